@@ -16,6 +16,7 @@ pub mod uring;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use crate::pool::SendBuf;
@@ -24,6 +25,13 @@ use crate::time::Time;
 /// An open file descriptor. It is a number, not an owner: whoever closes it must know that nothing is in flight on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fd(pub i32);
+
+impl From<OwnedFd> for Fd {
+    /// Takes over the duty to close it.
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd.into_raw_fd())
+    }
+}
 
 /// The driver's user's own name for an operation, handed back unread in each of its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

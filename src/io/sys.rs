@@ -1,1 +1,361 @@
+//! The system calls that do not go through the ring, as safe functions.
+//!
+//! A file descriptor is passed as a plain [`Fd`]: a number that names nothing makes the kernel answer `EBADF`, so no
+//! function here can harm memory. Nothing here waits for a peer.
 
+#![expect(unsafe_code, reason = "calls into libc")]
+
+use std::io;
+use std::mem;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use libc::{c_int, sockaddr, socklen_t};
+
+use super::{Address, Errno, Fd, SocketOptions};
+use crate::time::Time;
+
+/// Probes without an answer after which a peer counts as gone, and the part of the idle time between two of them:
+/// what a Redis server does with its `tcp-keepalive`.
+const KEEPALIVE_PROBES: c_int = 3;
+
+impl Errno {
+    /// The calling thread's `errno`.
+    fn last() -> Self {
+        Self(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> Self {
+        Self::from_raw_os_error(errno.0)
+    }
+}
+
+/// A [`Address`] in the kernel's form.
+pub(super) enum SockAddr {
+    V4(libc::sockaddr_in),
+    V6(libc::sockaddr_in6),
+    Unix(libc::sockaddr_un),
+}
+
+impl SockAddr {
+    /// `ENAMETOOLONG` when a path does not fit, `EINVAL` when it is empty or holds a zero byte.
+    pub(super) fn new(address: &Address) -> Result<Self, Errno> {
+        match address {
+            Address::Tcp(SocketAddr::V4(address)) => Ok(Self::v4(address)),
+            Address::Tcp(SocketAddr::V6(address)) => Ok(Self::v6(address)),
+            Address::Unix(path) => Self::unix(path),
+        }
+    }
+
+    const fn v4(address: &SocketAddrV4) -> Self {
+        Self::V4(libc::sockaddr_in {
+            sin_family: family(libc::AF_INET),
+            sin_port: address.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+            sin_zero: [0; 8],
+        })
+    }
+
+    const fn v6(address: &SocketAddrV6) -> Self {
+        Self::V6(libc::sockaddr_in6 {
+            sin6_family: family(libc::AF_INET6),
+            sin6_port: address.port().to_be(),
+            sin6_flowinfo: address.flowinfo(),
+            sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+            sin6_scope_id: address.scope_id(),
+        })
+    }
+
+    fn unix(path: &Path) -> Result<Self, Errno> {
+        let bytes = path.as_os_str().as_bytes();
+        let mut address = libc::sockaddr_un { sun_family: family(libc::AF_UNIX), sun_path: [0; 108] };
+        if bytes.is_empty() || bytes.contains(&0) {
+            return Err(Errno(libc::EINVAL));
+        }
+        // One byte stays for the zero that ends the path.
+        if bytes.len() >= address.sun_path.len() {
+            return Err(Errno(libc::ENAMETOOLONG));
+        }
+        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+            *to = libc::c_char::from_ne_bytes([*from]);
+        }
+        Ok(Self::Unix(address))
+    }
+
+    /// The address for as long as `self` lives and does not move.
+    pub(super) const fn as_ptr(&self) -> *const sockaddr {
+        match self {
+            Self::V4(address) => ptr::from_ref(address).cast(),
+            Self::V6(address) => ptr::from_ref(address).cast(),
+            Self::Unix(address) => ptr::from_ref(address).cast(),
+        }
+    }
+
+    /// Bytes behind [`SockAddr::as_ptr`].
+    pub(super) const fn len(&self) -> socklen_t {
+        match self {
+            Self::V4(_) => len_of::<libc::sockaddr_in>(),
+            Self::V6(_) => len_of::<libc::sockaddr_in6>(),
+            Self::Unix(_) => len_of::<libc::sockaddr_un>(),
+        }
+    }
+
+    const fn domain(&self) -> c_int {
+        match self {
+            Self::V4(_) => libc::AF_INET,
+            Self::V6(_) => libc::AF_INET6,
+            Self::Unix(_) => libc::AF_UNIX,
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "AF_* are below 50")]
+const fn family(domain: c_int) -> libc::sa_family_t {
+    domain as libc::sa_family_t
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "only for C structures of at most 128 bytes")]
+const fn len_of<T>() -> socklen_t {
+    mem::size_of::<T>() as socklen_t
+}
+
+/// The time on `CLOCK_MONOTONIC`.
+#[must_use]
+pub fn now() -> Time {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes one timespec, and `time` is one.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    assert!(result == 0, "CLOCK_MONOTONIC: {}", Errno::last());
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Time::from_nanos(seconds * 1_000_000_000 + nanos)
+}
+
+/// How many files the process may have open (`RLIMIT_NOFILE`, the soft limit).
+#[must_use]
+pub fn open_files_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes one rlimit, and `limit` is one.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    assert!(result == 0, "RLIMIT_NOFILE: {}", Errno::last());
+    limit.rlim_cur
+}
+
+/// An eventfd for [`Op::Notify`](super::Op::Notify). It is non-blocking: a blocking one would cost a kernel worker
+/// thread per notification.
+pub fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: eventfd takes no pointer.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    Ok(owned(fd)?)
+}
+
+/// A listening TCP socket, non-blocking and close-on-exec. A v6 socket takes v6 connections only, so that `[::]` and
+/// `0.0.0.0` may both be bound.
+pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
+    let sockaddr = SockAddr::new(&Address::Tcp(address))?;
+    let socket = stream_socket(&sockaddr)?;
+    let fd = Fd(socket.as_raw_fd());
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if address.is_ipv6() {
+        set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    }
+    // SAFETY: bind reads `len` bytes at the pointer; `sockaddr` is alive and that long.
+    check(unsafe { libc::bind(fd.0, sockaddr.as_ptr(), sockaddr.len()) })?;
+    // SAFETY: listen takes no pointer.
+    check(unsafe { libc::listen(fd.0, saturate(backlog)) })?;
+    Ok(socket)
+}
+
+/// A new socket fit to connect to `address`.
+pub(super) fn open_socket(address: &Address, options: &SocketOptions) -> Result<OwnedFd, Errno> {
+    let socket = stream_socket(&SockAddr::new(address)?)?;
+    if matches!(address, Address::Tcp(_)) {
+        tune_socket(Fd(socket.as_raw_fd()), options);
+    }
+    Ok(socket)
+}
+
+/// Sets `options` on a TCP socket. Failures are ignored: on another kind of socket there is nothing to tune, and a
+/// connection that was reset already fails soon enough by itself.
+pub(super) fn tune_socket(socket: Fd, options: &SocketOptions) {
+    let set = |level, name, value| {
+        let _ = set_option(socket, level, name, value);
+    };
+    set(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+    if let Some(seconds) = options.keepalive_seconds {
+        let idle = saturate(seconds).max(1);
+        set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle);
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (idle / KEEPALIVE_PROBES).max(1));
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_PROBES);
+    }
+    if let Some(millis) = options.user_timeout_ms {
+        set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, saturate(millis));
+    }
+}
+
+/// The socket's own address; `None` when it is not a TCP socket.
+#[must_use]
+pub fn local_address(socket: Fd) -> Option<SocketAddr> {
+    // SAFETY: `address_from` passes what getsockname demands: room for an address, and the length of that room.
+    address_from(|room, len| unsafe { libc::getsockname(socket.0, room, len) })
+}
+
+/// The address of the peer; `None` when it is gone or not a TCP socket.
+#[must_use]
+pub fn peer_address(socket: Fd) -> Option<SocketAddr> {
+    // SAFETY: `address_from` passes what getpeername demands: room for an address, and the length of that room.
+    address_from(|room, len| unsafe { libc::getpeername(socket.0, room, len) })
+}
+
+/// Sends FIN. That the peer is gone already is no error.
+pub(super) fn shutdown_write(socket: Fd) {
+    // SAFETY: shutdown takes no pointer.
+    unsafe { libc::shutdown(socket.0, libc::SHUT_WR) };
+}
+
+/// Closes a file descriptor. Linux frees the number whatever close(2) returns.
+pub(super) fn close(fd: Fd) {
+    // SAFETY: close takes no pointer; that nothing else uses the number is the caller's word (see `Driver`).
+    unsafe { libc::close(fd.0) };
+}
+
+fn stream_socket(sockaddr: &SockAddr) -> Result<OwnedFd, Errno> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: socket takes no pointer.
+    owned(unsafe { libc::socket(sockaddr.domain(), kind, 0) })
+}
+
+fn set_option(socket: Fd, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+    let len = len_of::<c_int>();
+    // SAFETY: setsockopt reads `len` bytes at the pointer; `value` is alive and that long.
+    check(unsafe { libc::setsockopt(socket.0, level, name, ptr::from_ref(&value).cast(), len) })
+}
+
+fn address_from(ask: impl FnOnce(*mut sockaddr, *mut socklen_t) -> c_int) -> Option<SocketAddr> {
+    // SAFETY: sockaddr_storage is made of integers, for which all zeroes are valid.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut len = len_of::<libc::sockaddr_storage>();
+    if ask((&raw mut storage).cast(), &raw mut len) != 0 {
+        return None;
+    }
+    match c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the kernel says it wrote a sockaddr_in; sockaddr_storage is at least as large and as aligned.
+            let address = unsafe { ptr::from_ref(&storage).cast::<libc::sockaddr_in>().read() };
+            let ip = address.sin_addr.s_addr.to_ne_bytes();
+            Some(SocketAddrV4::new(ip.into(), u16::from_be(address.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for a sockaddr_in6.
+            let address = unsafe { ptr::from_ref(&storage).cast::<libc::sockaddr_in6>().read() };
+            let (ip, port) = (address.sin6_addr.s6_addr, u16::from_be(address.sin6_port));
+            Some(SocketAddrV6::new(ip.into(), port, address.sin6_flowinfo, address.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+fn owned(fd: c_int) -> Result<OwnedFd, Errno> {
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: only called with what a system call has just opened for us; nobody else knows the number.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn check(result: c_int) -> Result<(), Errno> {
+    if result == 0 { Ok(()) } else { Err(Errno::last()) }
+}
+
+/// The kernel takes these as `int` and treats anything this large as "no limit".
+fn saturate(value: u32) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    fn option_of(socket: Fd, level: c_int, name: c_int) -> c_int {
+        let (mut value, mut len) = (0, len_of::<c_int>());
+        // SAFETY: getsockopt writes at most `len` bytes to `value`.
+        check(unsafe { libc::getsockopt(socket.0, level, name, (&raw mut value).cast(), &raw mut len) }).unwrap();
+        value
+    }
+
+    #[test]
+    fn a_listener_takes_connections_and_tells_its_address() {
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = listen(host.parse().unwrap(), 16).unwrap();
+            let address = local_address(Fd(listener.as_raw_fd())).unwrap();
+            let client = TcpStream::connect(address).unwrap();
+            assert_eq!(client.peer_addr().unwrap(), address);
+            let (server, _) = TcpListener::from(listener).accept().unwrap();
+            assert_eq!(peer_address(Fd(server.as_raw_fd())), Some(client.local_addr().unwrap()));
+        }
+    }
+
+    #[test]
+    fn v4_and_v6_wildcards_share_a_port() {
+        // The port that is free for v6 may be in use for v4: then another one is tried.
+        let shared = (0..20).any(|_| {
+            let v6 = listen("[::]:0".parse().unwrap(), 1).unwrap();
+            let port = local_address(Fd(v6.as_raw_fd())).unwrap().port();
+            listen(SocketAddr::from(([0, 0, 0, 0], port)), 1).is_ok()
+        });
+        assert!(shared);
+    }
+
+    #[test]
+    fn an_address_in_use_is_an_error_with_its_errno() {
+        let first = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let address = local_address(Fd(first.as_raw_fd())).unwrap();
+        assert_eq!(listen(address, 1).unwrap_err().raw_os_error(), Some(libc::EADDRINUSE));
+    }
+
+    #[test]
+    fn tcp_options_are_set_in_full() {
+        let options = SocketOptions { keepalive_seconds: Some(300), user_timeout_ms: Some(30_000) };
+        let socket = open_socket(&Address::Tcp("127.0.0.1:1".parse().unwrap()), &options).unwrap();
+        let fd = Fd(socket.as_raw_fd());
+        assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
+        assert_eq!(option_of(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+        assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 300);
+        assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL), 100);
+        assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT), 3);
+        assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 30_000);
+    }
+
+    #[test]
+    fn nodelay_is_set_even_without_options() {
+        let options = SocketOptions { keepalive_seconds: None, user_timeout_ms: None };
+        let socket = open_socket(&Address::Tcp("[::1]:1".parse().unwrap()), &options).unwrap();
+        let fd = Fd(socket.as_raw_fd());
+        assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
+        assert_eq!(option_of(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+    }
+
+    #[test]
+    fn a_unix_path_that_does_not_fit_is_refused() {
+        let options = SocketOptions { keepalive_seconds: None, user_timeout_ms: None };
+        let open = |path: String| open_socket(&Address::Unix(path.into()), &options).map(drop);
+        assert_eq!(open("x".repeat(107)), Ok(()));
+        assert_eq!(open("x".repeat(108)), Err(Errno(libc::ENAMETOOLONG)));
+        assert_eq!(open(String::new()), Err(Errno(libc::EINVAL)));
+        assert_eq!(open("a\0b".into()), Err(Errno(libc::EINVAL)));
+    }
+
+    #[test]
+    fn the_clock_does_not_go_back() {
+        let earlier = now();
+        assert!(now() >= earlier);
+        assert!(earlier > Time::default());
+    }
+}
