@@ -9,7 +9,8 @@
 //! - Every pushed operation that is answered at all is answered by exactly one completion with `more == false`.
 //! - This module never reads TLS or RESP, and never blocks except in [`Driver::enter`].
 
-pub mod buffers;
+mod buffers;
+mod in_flight;
 pub mod sys;
 pub mod uring;
 
