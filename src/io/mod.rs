@@ -11,7 +11,9 @@
 
 mod buffers;
 mod in_flight;
+mod ring;
 pub mod sys;
+pub mod unavailable;
 pub mod uring;
 
 use std::fmt;
