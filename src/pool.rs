@@ -33,6 +33,11 @@ impl SendBuf {
         &self.storage[self.head..self.tail]
     }
 
+    /// The bytes not sent yet, for who changes them in place.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.head..self.tail]
+    }
+
     /// How many bytes are not sent yet.
     #[must_use]
     pub const fn len(&self) -> usize {
