@@ -3,3 +3,4 @@
 pub mod io;
 pub mod pool;
 pub mod time;
+pub mod tls;

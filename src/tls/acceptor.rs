@@ -1,0 +1,207 @@
+//! One listener's TLS configuration, as one shard owns it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::pki_types::UnixTime;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection};
+use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
+
+use super::certificate::Identity;
+use super::engine::Engine;
+use super::suites;
+use super::tickets::TicketKeys;
+
+/// A version of TLS that this program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// TLS 1.2, RFC 5246.
+    Tls12,
+    /// TLS 1.3, RFC 8446.
+    Tls13,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        })
+    }
+}
+
+/// How a listener speaks TLS.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The oldest version accepted.
+    pub version_min: Version,
+    /// The newest version offered.
+    pub version_max: Version,
+    /// What seals session tickets; without it no session resumes and no ticket is sent. A ticket is also what the
+    /// server sends right after the client's Finished: without it a client that left Nagle's algorithm on waits for an
+    /// acknowledgement before it sends its first request.
+    pub tickets: Option<TicketKeys>,
+    /// Lowers how many records one key may seal, to see in a test or a rehearsal what happens at the end of a key's
+    /// life. Each acceptor made with it leaks a few hundred bytes.
+    pub record_limit: Option<u64>,
+    /// Tells the wall-clock time in seconds since 1970, for the age of tickets.
+    pub unix_time: fn() -> u64,
+}
+
+impl Default for Options {
+    /// TLS 1.2 and 1.3, no tickets, the limits of the cipher suites, the system's clock.
+    fn default() -> Self {
+        Self { version_min: Version::Tls12, version_max: Version::Tls13, tickets: None, record_limit: None, unix_time }
+    }
+}
+
+/// The system's wall-clock time in seconds since 1970.
+#[must_use]
+pub fn unix_time() -> u64 {
+    UnixTime::now().as_secs()
+}
+
+/// Makes the connections of one listener on one shard.
+///
+/// It shares no memory that changes with another acceptor: it parses the key itself (RSA keys carry a lock of their
+/// own) and has its own configuration and ticket keys. It is made to be used from one thread; moving it there is fine.
+pub struct Acceptor {
+    config: Arc<ServerConfig>,
+    name_asked: Arc<NameAsked>,
+}
+
+impl Acceptor {
+    /// Parses the key of `identity` and sets up a configuration.
+    ///
+    /// # Errors
+    /// When the options leave no version, or the library does not take the key.
+    pub fn new(identity: &Identity, options: &Options) -> Result<Self, SetupError> {
+        let versions = versions(options)?;
+        let certified = identity.certified_key().map_err(SetupError::Key)?;
+        let name_asked = Arc::new(NameAsked::default());
+        let provider = Arc::new(suites::provider(options.record_limit));
+        let clock = Arc::new(Clock(options.unix_time));
+        let mut config = ServerConfig::builder_with_details(provider, clock)
+            .with_protocol_versions(&versions)
+            .map_err(|error| SetupError::Library(error.to_string()))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Resolver {
+                certified: Arc::new(certified),
+                name_asked: Arc::clone(&name_asked),
+            }));
+        config.ignore_client_order = true;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        // Requests of Redis are not safe to replay, so there is no early data.
+        config.max_early_data_size = 0;
+        // Zero means that a client's wish for more tickets, or none, is not heard (RFC 9149).
+        config.max_tls13_tickets = 0;
+        config.send_tls13_tickets = 0;
+        // Nothing of ours is sent before the handshake ends, but the right to send is what lets a close_notify out in
+        // the middle of one.
+        config.send_half_rtt_data = true;
+        if let Some(tickets) = &options.tickets {
+            config.send_tls13_tickets = 1;
+            config.ticketer = Arc::new(tickets.producer(options.unix_time));
+        }
+        Ok(Self { config: Arc::new(config), name_asked })
+    }
+
+    /// A connection that has seen no byte yet.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        let connection = UnbufferedServerConnection::new(Arc::clone(&self.config))
+            .expect("only a wrong maximum fragment size fails, and none is set");
+        Engine::new(connection, Arc::clone(&self.name_asked))
+    }
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acceptor")
+    }
+}
+
+fn versions(options: &Options) -> Result<Vec<&'static SupportedProtocolVersion>, SetupError> {
+    let (min, max) = (options.version_min, options.version_max);
+    let versions: Vec<_> = [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)]
+        .into_iter()
+        .filter(|(version, _)| (min..=max).contains(version))
+        .map(|(_, supported)| supported)
+        .collect();
+    if versions.is_empty() { Err(SetupError::NoVersion { min, max }) } else { Ok(versions) }
+}
+
+/// Why an [`Acceptor`] cannot be made.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// The oldest version accepted is newer than the newest.
+    NoVersion {
+        /// The oldest version accepted.
+        min: Version,
+        /// The newest version offered.
+        max: Version,
+    },
+    /// The library does not take the private key, with its reason.
+    Key(String),
+    /// The library refuses the configuration, with its reason.
+    Library(String),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoVersion { min, max } => {
+                write!(f, "no TLS version is left: the oldest accepted is {min}, the newest offered {max}")
+            }
+            Self::Key(reason) => write!(f, "the private key cannot be used: {reason}"),
+            Self::Library(reason) => write!(f, "the TLS library refuses the configuration: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// The server name of the ClientHello looked at last.
+///
+/// rustls shows it to the certificate resolver, and keeps it from whoever drives an unbuffered connection. The
+/// resolver runs inside the engine's call into rustls, so the engine finds here what its own client asked for. One
+/// thread uses it, so the lock is never waited for.
+#[derive(Debug, Default)]
+pub(super) struct NameAsked(Mutex<Option<Box<str>>>);
+
+impl NameAsked {
+    fn put(&self, name: Option<&str>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = name.map(Into::into);
+    }
+
+    pub(super) fn take(&self) -> Option<Box<str>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Gives each client the one certificate there is.
+#[derive(Debug)]
+struct Resolver {
+    certified: Arc<CertifiedKey>,
+    name_asked: Arc<NameAsked>,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.name_asked.put(hello.server_name());
+        Some(Arc::clone(&self.certified))
+    }
+}
+
+/// The options' clock, as rustls asks for it.
+#[derive(Debug)]
+struct Clock(fn() -> u64);
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs((self.0)())))
+    }
+}

@@ -1,0 +1,453 @@
+//! A certificate chain and its private key, read from PEM files and checked once, with an error for each way that
+//! people get them wrong.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, SubjectPublicKeyInfoDer,
+};
+use rustls::sign::CertifiedKey;
+use x509_parser::certificate::X509Certificate;
+use zeroize::Zeroizing;
+
+use super::pem::{KeyFormat, PemFile};
+
+/// A certificate chain and the private key of its first certificate, known to belong together.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Key,
+    certificate_path: PathBuf,
+    private_key_path: PathBuf,
+    /// Of each certificate, in the order of the chain.
+    validity: Vec<Validity>,
+    key_open_to_all: bool,
+    /// Position in the file, from one, of the first certificate that its predecessor's issuer is not.
+    stray: Option<usize>,
+}
+
+struct Key {
+    format: KeyFormat,
+    der: Zeroizing<Vec<u8>>,
+}
+
+struct Validity {
+    subject: String,
+    not_before_unix: i64,
+    not_after_unix: i64,
+    not_before: String,
+    not_after: String,
+}
+
+impl Identity {
+    /// Reads and checks both files, which may be one and the same.
+    ///
+    /// # Errors
+    /// When a file cannot be read or does not hold what it should, or the two do not belong together.
+    pub fn load(certificate: &Path, private_key: &Path) -> Result<Self, IdentityError> {
+        let chain_file = PemFile::read(certificate, "certificate")?;
+        let key_file = PemFile::read(private_key, "private_key")?;
+        let chain = chain_file.certificates()?;
+        let (format, der) = key_file.private_key()?;
+        let key = Key { format, der };
+        let spki = key.public().map_err(|reason| IdentityError::KeyUnusable { path: private_key.into(), reason })?;
+
+        let parsed = chain
+            .iter()
+            .enumerate()
+            .map(|(index, der)| {
+                x509_parser::parse_x509_certificate(der).map(|(_, parsed)| parsed).map_err(|error| {
+                    IdentityError::CertificateUnreadable {
+                        path: certificate.into(),
+                        position: index + 1,
+                        reason: error.to_string(),
+                    }
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        check_key(&parsed, &spki, certificate, private_key)?;
+        let stray = check_order(&parsed, certificate)?;
+        let validity = parsed.iter().map(Validity::of).collect();
+        Ok(Self {
+            chain,
+            key,
+            certificate_path: certificate.into(),
+            private_key_path: private_key.into(),
+            validity,
+            key_open_to_all: key_file.is_open_to_all(),
+            stray,
+        })
+    }
+
+    /// What is worth a warning at `unix_time`, seconds since 1970: the identity works, but perhaps not as meant.
+    #[must_use]
+    pub fn warnings(&self, unix_time: u64) -> Vec<IdentityWarning> {
+        let now = i64::try_from(unix_time).unwrap_or(i64::MAX);
+        let mut warnings = Vec::new();
+        for (index, validity) in self.validity.iter().enumerate() {
+            let path = self.certificate_path.clone();
+            let (position, subject) = (index + 1, validity.subject.clone());
+            if now > validity.not_after_unix {
+                let since = validity.not_after.clone();
+                warnings.push(IdentityWarning::Expired { path, position, subject, since });
+            } else if now < validity.not_before_unix {
+                let until = validity.not_before.clone();
+                warnings.push(IdentityWarning::NotYetValid { path, position, subject, until });
+            }
+        }
+        if let Some(position) = self.stray {
+            warnings.push(IdentityWarning::StrayCertificate { path: self.certificate_path.clone(), position });
+        }
+        if self.key_open_to_all {
+            warnings.push(IdentityWarning::KeyOpenToAll { path: self.private_key_path.clone() });
+        }
+        warnings
+    }
+
+    /// The chain with a freshly parsed key, which shares no memory with any other.
+    pub(super) fn certified_key(&self) -> Result<CertifiedKey, String> {
+        let key = any_supported_type(&self.key.der()).map_err(|error| error.to_string())?;
+        Ok(CertifiedKey::new(self.chain.clone(), key))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("certificate", &self.certificate_path)
+            .field("private_key", &self.private_key_path)
+            .field("certificates", &self.chain.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    fn der(&self) -> PrivateKeyDer<'_> {
+        match self.format {
+            KeyFormat::Pkcs8 => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(&self.der[..])),
+            KeyFormat::Pkcs1 => PrivateKeyDer::Pkcs1(PrivatePkcs1KeyDer::from(&self.der[..])),
+            KeyFormat::Sec1 => PrivateKeyDer::Sec1(PrivateSec1KeyDer::from(&self.der[..])),
+        }
+    }
+
+    fn public(&self) -> Result<SubjectPublicKeyInfoDer<'static>, String> {
+        let key = any_supported_type(&self.der()).map_err(|error| error.to_string())?;
+        Ok(key.public_key().ok_or("its public half is unknown")?.into_owned())
+    }
+}
+
+impl Validity {
+    fn of(certificate: &X509Certificate<'_>) -> Self {
+        let validity = certificate.validity();
+        Self {
+            subject: certificate.subject().to_string(),
+            not_before_unix: validity.not_before.timestamp(),
+            not_after_unix: validity.not_after.timestamp(),
+            not_before: validity.not_before.to_string(),
+            not_after: validity.not_after.to_string(),
+        }
+    }
+}
+
+/// The key must be the first certificate's. When it is a later one's, the chain is upside down.
+fn check_key(
+    chain: &[X509Certificate<'_>],
+    spki: &SubjectPublicKeyInfoDer<'_>,
+    certificate: &Path,
+    private_key: &Path,
+) -> Result<(), IdentityError> {
+    let owner = chain.iter().position(|parsed| parsed.public_key().raw == spki.as_ref());
+    match owner {
+        Some(0) => Ok(()),
+        Some(index) => Err(IdentityError::KeyOfLaterCertificate {
+            path: certificate.into(),
+            position: index + 1,
+            subject: chain[index].subject().to_string(),
+        }),
+        None => Err(IdentityError::KeyMismatch {
+            certificate: certificate.into(),
+            private_key: private_key.into(),
+            subject: chain.first().map(|first| first.subject().to_string()).unwrap_or_default(),
+        }),
+    }
+}
+
+/// Each certificate must be followed by its issuer's. One whose issuer is elsewhere in the file is an error; one that
+/// nobody asked for is harmless, and its position is given back.
+fn check_order(chain: &[X509Certificate<'_>], path: &Path) -> Result<Option<usize>, IdentityError> {
+    for (index, pair) in chain.windows(2).enumerate() {
+        let (this, next) = (&pair[0], &pair[1]);
+        let issuer = this.issuer().as_raw();
+        if next.subject().as_raw() == issuer {
+            continue;
+        }
+        let elsewhere = chain.iter().position(|other| other.subject().as_raw() == issuer);
+        return match elsewhere {
+            Some(found) if found != index => Err(IdentityError::ChainOrder {
+                path: path.into(),
+                position: index + 1,
+                issuer: this.issuer().to_string(),
+                found_at: found + 1,
+            }),
+            _ => Ok(Some(index + 2)),
+        };
+    }
+    Ok(None)
+}
+
+/// Why an [`Identity`] cannot be had: the file, what was found there, what is needed.
+#[derive(Debug)]
+pub enum IdentityError {
+    /// A file cannot be read.
+    Unreadable {
+        /// The configuration key that names it.
+        role: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A file has no byte, or nothing but space.
+    Empty {
+        /// The configuration key that names it.
+        role: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file is not PEM, or its PEM is damaged.
+    NotPem {
+        /// The configuration key that names it.
+        role: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The certificate file holds no certificate.
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+        /// The PEM labels in it.
+        found: Vec<String>,
+    },
+    /// The key file holds no private key.
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// The PEM labels in it.
+        found: Vec<String>,
+    },
+    /// The key file holds more than one private key.
+    SeveralKeys {
+        /// The file.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// The private key is encrypted.
+    KeyEncrypted {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The private key is damaged or of a kind that TLS does not use.
+    KeyUnusable {
+        /// The file.
+        path: PathBuf,
+        /// What the library says.
+        reason: String,
+    },
+    /// A certificate's contents are damaged.
+    CertificateUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// Which certificate of the file, from one.
+        position: usize,
+        /// What the parser says.
+        reason: String,
+    },
+    /// The key belongs to none of the certificates.
+    KeyMismatch {
+        /// The certificate file.
+        certificate: PathBuf,
+        /// The key file.
+        private_key: PathBuf,
+        /// The subject of the first certificate.
+        subject: String,
+    },
+    /// The key belongs to a certificate that is not the first.
+    KeyOfLaterCertificate {
+        /// The certificate file.
+        path: PathBuf,
+        /// Which certificate of the file, from one.
+        position: usize,
+        /// Its subject.
+        subject: String,
+    },
+    /// A certificate is not followed by its issuer's, which is elsewhere in the file.
+    ChainOrder {
+        /// The certificate file.
+        path: PathBuf,
+        /// Which certificate of the file, from one.
+        position: usize,
+        /// Its issuer.
+        issuer: String,
+        /// Where the issuer's certificate is.
+        found_at: usize,
+    },
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { role, path, error } => {
+                write!(
+                    f,
+                    "{role} {}: cannot be read: {error}; it must be a file that ringwall's user may read",
+                    path.display()
+                )
+            }
+            Self::Empty { role, path } => write!(f, "{role} {}: the file is empty; it must hold PEM", path.display()),
+            Self::NotPem { role, path, reason } => write!(f, "{role} {}: {reason}", path.display()),
+            Self::NoCertificate { path, found } => write!(
+                f,
+                "certificate {}: found {}, and no certificate; it must hold the server's certificate and then its \
+                 intermediates, each as -----BEGIN CERTIFICATE-----{}",
+                path.display(),
+                listed(found),
+                if found.iter().any(|label| label.ends_with("PRIVATE KEY")) {
+                    " (are certificate and private_key exchanged?)"
+                } else {
+                    ""
+                }
+            ),
+            Self::NoKey { path, found } => write!(
+                f,
+                "private_key {}: found {}, and no private key; it must hold one as -----BEGIN PRIVATE KEY----- (PKCS#8), \
+                 RSA PRIVATE KEY (PKCS#1) or EC PRIVATE KEY (SEC1){}",
+                path.display(),
+                listed(found),
+                if found.iter().any(|label| label == "CERTIFICATE") {
+                    " (are certificate and private_key exchanged?)"
+                } else {
+                    ""
+                }
+            ),
+            Self::SeveralKeys { path, count } => {
+                write!(f, "private_key {}: found {count} private keys; it must hold exactly one", path.display())
+            }
+            Self::KeyEncrypted { path } => write!(
+                f,
+                "private_key {0}: the key is encrypted with a passphrase; it must not be: decrypt it with \
+                 `openssl pkey -in {0} -out plain.key` and restrict who can read the result",
+                path.display()
+            ),
+            Self::KeyUnusable { path, reason } => write!(
+                f,
+                "private_key {}: the key cannot be used ({reason}); it must be ECDSA (P-256, P-384, P-521), RSA of 2048 \
+                 bits or more, or Ed25519",
+                path.display()
+            ),
+            Self::CertificateUnreadable { path, position, reason } => write!(
+                f,
+                "certificate {}: certificate number {position} is damaged ({reason}); each must be X.509 in PEM",
+                path.display()
+            ),
+            Self::KeyMismatch { certificate, private_key, subject } => write!(
+                f,
+                "private_key {}: the key does not belong to certificate {} (subject {subject}); it must be the one that \
+                 the certificate was made for",
+                private_key.display(),
+                certificate.display()
+            ),
+            Self::KeyOfLaterCertificate { path, position, subject } => write!(
+                f,
+                "certificate {}: the private key belongs to certificate number {position} (subject {subject}); the \
+                 server's own certificate must come first, then its intermediates",
+                path.display()
+            ),
+            Self::ChainOrder { path, position, issuer, found_at } => write!(
+                f,
+                "certificate {}: certificate number {position} is issued by {issuer}, which is number {found_at}; each \
+                 certificate must be followed by its issuer's",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Unreadable { error, .. } = self { Some(error) } else { None }
+    }
+}
+
+fn listed(labels: &[String]) -> String {
+    if labels.is_empty() { "nothing in PEM".to_owned() } else { labels.join(", ") }
+}
+
+/// What is odd about an [`Identity`] that works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityWarning {
+    /// A certificate's time is over.
+    Expired {
+        /// The certificate file.
+        path: PathBuf,
+        /// Which certificate of the file, from one.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// Its last moment.
+        since: String,
+    },
+    /// A certificate's time has not come.
+    NotYetValid {
+        /// The certificate file.
+        path: PathBuf,
+        /// Which certificate of the file, from one.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// Its first moment.
+        until: String,
+    },
+    /// A certificate in the file issued none of those before it.
+    StrayCertificate {
+        /// The certificate file.
+        path: PathBuf,
+        /// Which certificate of the file, from one.
+        position: usize,
+    },
+    /// Everybody on the machine may read or change the key.
+    KeyOpenToAll {
+        /// The key file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for IdentityWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { path, position, subject, since } => write!(
+                f,
+                "certificate {}: number {position} (subject {subject}) expired on {since}; clients will refuse it",
+                path.display()
+            ),
+            Self::NotYetValid { path, position, subject, until } => write!(
+                f,
+                "certificate {}: number {position} (subject {subject}) is not valid before {until}; clients will refuse it",
+                path.display()
+            ),
+            Self::StrayCertificate { path, position } => write!(
+                f,
+                "certificate {}: number {position} issued none of those before it; clients do not need it",
+                path.display()
+            ),
+            Self::KeyOpenToAll { path } => write!(
+                f,
+                "private_key {0}: everybody on this machine may read or change it; restrict it with `chmod o-rw {0}`",
+                path.display()
+            ),
+        }
+    }
+}

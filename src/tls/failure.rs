@@ -1,0 +1,191 @@
+//! Why a TLS connection failed: one name for each way, derived from rustls's errors by one table.
+
+use std::fmt;
+
+use rustls::{Error, PeerIncompatible};
+
+/// Why a TLS connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// The client offers no TLS version that the listener accepts.
+    NoSharedVersion,
+    /// The client offers no cipher suite that the listener accepts.
+    NoSharedCipher,
+    /// The client offers no key exchange group that the listener accepts.
+    NoSharedGroup,
+    /// The client cannot verify the kind of signature that the listener's key makes.
+    NoSharedSignature,
+    /// The client offers no application protocol (ALPN) that the listener accepts.
+    NoSharedProtocol,
+    /// The client lacks something else that the connection needs.
+    Incompatible,
+    /// The listener has no certificate for the name that the client asked for.
+    UnknownServerName,
+    /// The client ended the connection with this fatal alert, named as in the IANA registry.
+    AlertReceived(&'static str),
+    /// What the client sent is not TLS, or not well-formed TLS.
+    Malformed,
+    /// What the client sent is well-formed and against the protocol.
+    PeerMisbehaved,
+    /// A record was changed on the way, or sealed with other keys.
+    DecryptError,
+    /// The keys have sealed as many records as they safely can, and the protocol version cannot change them: TLS 1.2
+    /// with AES-GCM after 2^24 records.
+    KeysExhausted,
+    /// Something of ours failed: the random generator, the clock, or a case that this table does not know.
+    Internal,
+}
+
+impl Failure {
+    /// A short name that stays the same over versions, for metrics and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NoSharedVersion => "no_shared_version",
+            Self::NoSharedCipher => "no_shared_cipher",
+            Self::NoSharedGroup => "no_shared_group",
+            Self::NoSharedSignature => "no_shared_signature",
+            Self::NoSharedProtocol => "no_shared_protocol",
+            Self::Incompatible => "incompatible",
+            Self::UnknownServerName => "unknown_server_name",
+            Self::AlertReceived(_) => "alert_received",
+            Self::Malformed => "malformed",
+            Self::PeerMisbehaved => "peer_misbehaved",
+            Self::DecryptError => "decrypt_error",
+            Self::KeysExhausted => "keys_exhausted",
+            Self::Internal => "internal",
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "rustls's errors are non-exhaustive; what is not named has a home"
+    )]
+    pub(super) fn of(error: &Error) -> Self {
+        match error {
+            Error::PeerIncompatible(incompatible) => match incompatible {
+                PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::SupportedVersionsExtensionRequired => Self::NoSharedVersion,
+                PeerIncompatible::NoCipherSuitesInCommon => Self::NoSharedCipher,
+                PeerIncompatible::NoKxGroupsInCommon
+                | PeerIncompatible::NamedGroupsExtensionRequired
+                | PeerIncompatible::KeyShareExtensionRequired => Self::NoSharedGroup,
+                PeerIncompatible::NoSignatureSchemesInCommon
+                | PeerIncompatible::SignatureAlgorithmsExtensionRequired => Self::NoSharedSignature,
+                _ => Self::Incompatible,
+            },
+            Error::PeerMisbehaved(_)
+            | Error::InappropriateMessage { .. }
+            | Error::InappropriateHandshakeMessage { .. } => Self::PeerMisbehaved,
+            Error::InvalidMessage(_) | Error::PeerSentOversizedRecord => Self::Malformed,
+            Error::AlertReceived(alert) => Self::AlertReceived(alert_name(u8::from(*alert))),
+            Error::DecryptError => Self::DecryptError,
+            Error::NoApplicationProtocol => Self::NoSharedProtocol,
+            Error::General(reason) if reason == NO_CERTIFICATE => Self::UnknownServerName,
+            _ => Self::Internal,
+        }
+    }
+}
+
+/// What rustls says when a certificate resolver declines; the resolver is ours and declines for one reason.
+const NO_CERTIFICATE: &str = "no server certificate chain resolved";
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSharedVersion => "the client offers no TLS version that this listener accepts",
+            Self::NoSharedCipher => "the client offers no cipher suite that this listener accepts",
+            Self::NoSharedGroup => "the client offers no key exchange group that this listener accepts",
+            Self::NoSharedSignature => "the client cannot verify signatures of this listener's kind of key",
+            Self::NoSharedProtocol => "the client offers no application protocol (ALPN) that this listener accepts",
+            Self::Incompatible => "the client lacks a TLS feature that this listener needs",
+            Self::UnknownServerName => "there is no certificate for the name that the client asked for",
+            Self::AlertReceived(name) => return write!(f, "the client sent the fatal alert {name}"),
+            Self::Malformed => "the client sent bytes that are not well-formed TLS",
+            Self::PeerMisbehaved => "the client broke the TLS protocol",
+            Self::DecryptError => "a record from the client could not be decrypted",
+            Self::KeysExhausted => "the keys have sealed all the records they safely can (TLS 1.2 cannot change them)",
+            Self::Internal => "an internal error of the TLS library",
+        })
+    }
+}
+
+/// The [TLS Alerts registry](https://www.iana.org/assignments/tls-parameters/).
+fn alert_name(alert: u8) -> &'static str {
+    match alert {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        21 => "decryption_failed",
+        22 => "record_overflow",
+        30 => "decompression_failure",
+        40 => "handshake_failure",
+        41 => "no_certificate",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        60 => "export_restriction",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        100 => "no_renegotiation",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        111 => "certificate_unobtainable",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        114 => "bad_certificate_hash_value",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        120 => "no_application_protocol",
+        121 => "ech_required",
+        _ => "unassigned",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+
+    use super::Failure;
+
+    #[test]
+    fn each_error_of_the_library_has_its_name() {
+        let table = [
+            (Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered), "no_shared_version"),
+            (Error::PeerIncompatible(PeerIncompatible::Tls12NotOfferedOrEnabled), "no_shared_version"),
+            (Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon), "no_shared_cipher"),
+            (Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon), "no_shared_group"),
+            (Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon), "no_shared_signature"),
+            (Error::PeerIncompatible(PeerIncompatible::NullCompressionRequired), "incompatible"),
+            (Error::PeerMisbehaved(PeerMisbehaved::TooManyKeyUpdateRequests), "peer_misbehaved"),
+            (Error::InappropriateMessage { expect_types: vec![], got_type: 23.into() }, "peer_misbehaved"),
+            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "malformed"),
+            (Error::PeerSentOversizedRecord, "malformed"),
+            (Error::DecryptError, "decrypt_error"),
+            (Error::NoApplicationProtocol, "no_shared_protocol"),
+            (Error::AlertReceived(AlertDescription::UnknownCA), "alert_received"),
+            (Error::FailedToGetRandomBytes, "internal"),
+        ];
+        for (error, label) in table {
+            assert_eq!(Failure::of(&error).label(), label, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_alert_is_named_as_in_the_registry() {
+        let failure = Failure::of(&Error::AlertReceived(AlertDescription::UnknownCA));
+        assert_eq!(failure, Failure::AlertReceived("unknown_ca"));
+        assert_eq!(failure.to_string(), "the client sent the fatal alert unknown_ca");
+    }
+}

@@ -1,0 +1,52 @@
+//! Telling a client that speaks plain RESP from one that speaks TLS, by its first bytes.
+
+/// Whether a connection's first bytes are plain RESP: the start of an array of bulk strings or of an inline command,
+/// and neither a TLS record nor an SSL 2 hello.
+///
+/// One byte is enough to ask with; more make the answer surer. HTTP counts as plaintext, too: to a Redis server it is
+/// an inline command.
+#[must_use]
+pub fn looks_like_plaintext(first: &[u8]) -> bool {
+    match first {
+        [] => false,
+        [b'*', rest @ ..] => rest.first().is_none_or(u8::is_ascii_digit),
+        [letter, ..] if letter.is_ascii_alphabetic() => first
+            .iter()
+            .take(INLINE_BYTES_LOOKED_AT)
+            .take_while(|&&byte| byte != b'\r' && byte != b'\n')
+            .all(|&byte| byte == b'\t' || (b' '..=b'~').contains(&byte)),
+        _ => false,
+    }
+}
+
+/// The longest command name and a space fit; arguments behind it may be anything.
+const INLINE_BYTES_LOOKED_AT: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_plaintext;
+
+    #[test]
+    fn a_resp_array_an_inline_command_and_http_are_plaintext() {
+        for first in
+            [&b"*1\r\n$4\r\nPING\r\n"[..], b"*", b"*3", b"PING\r\n", b"P", b"auth secret\r\n", b"GET / HTTP/1.1\r\n"]
+        {
+            assert!(looks_like_plaintext(first), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn a_tls_record_an_ssl2_hello_and_junk_are_not_plaintext() {
+        for first in [
+            &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01][..],
+            &[0x16],
+            &[0x80, 0x2e, 0x01, 0x03, 0x01],
+            b"",
+            b"*x",
+            b"\r\n\r\n\0\r\nQUIT\n",
+            b"SSH\x01\x02",
+        ] {
+            assert!(!looks_like_plaintext(first), "{first:?}");
+        }
+    }
+}

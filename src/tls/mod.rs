@@ -1,0 +1,32 @@
+//! TLS: the only place that names rustls.
+//!
+//! An [`Identity`] is a certificate chain and its key, read and checked once. An [`Acceptor`] belongs to one shard and
+//! one listener; it parses the key again and owns its own configuration and ticket keys, so that a handshake touches
+//! no memory that another shard writes. An [`Engine`] is one connection: ciphertext in, plaintext and ready ciphertext
+//! out.
+//!
+//! Nothing here knows a file descriptor, a timer, a thread or a log. The one clock is the wall clock, which a
+//! handshake needs to date its tickets; tests replace it through [`Options`]. No secret and no payload byte appears in
+//! a `Debug` or `Display` text.
+//!
+//! Read `tests/tls_engine.rs` first.
+
+mod acceptor;
+mod certificate;
+mod engine;
+mod failure;
+mod first_bytes;
+mod pem;
+mod randomness;
+mod suites;
+mod summary;
+mod tickets;
+
+pub use acceptor::{Acceptor, Options, SetupError, Version, unix_time};
+pub use certificate::{Identity, IdentityError, IdentityWarning};
+pub use engine::{Engine, OpenStatus, Opened};
+pub use failure::Failure;
+pub use first_bytes::looks_like_plaintext;
+pub use randomness::warm_up;
+pub use summary::Summary;
+pub use tickets::{TicketKeys, TicketSecret};

@@ -1,0 +1,136 @@
+//! PEM files: what sections they hold, and why one that should hold something does not.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use zeroize::Zeroizing;
+
+use super::certificate::IdentityError;
+
+/// How a private key is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyFormat {
+    /// RFC 5958: any kind of key.
+    Pkcs8,
+    /// RFC 8017: RSA.
+    Pkcs1,
+    /// RFC 5915: elliptic curves.
+    Sec1,
+}
+
+/// What stands between a BEGIN and its END, decoded.
+struct Section {
+    kind: SectionKind,
+    der: Zeroizing<Vec<u8>>,
+}
+
+/// A file in memory, wiped when dropped.
+pub(super) struct PemFile {
+    /// The configuration key that names it, for errors.
+    role: &'static str,
+    path: PathBuf,
+    text: Zeroizing<Vec<u8>>,
+    mode: u32,
+}
+
+impl PemFile {
+    pub(super) fn read(path: &Path, role: &'static str) -> Result<Self, IdentityError> {
+        let unreadable = |error| IdentityError::Unreadable { role, path: path.into(), error };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let metadata: fs::Metadata = file.metadata().map_err(unreadable)?;
+        // With its final capacity at once, so that no reallocation leaves a copy behind.
+        let capacity = usize::try_from(metadata.len()).unwrap_or(0).min(FILE_BYTES_MAX) + 1;
+        let mut text = Zeroizing::new(Vec::with_capacity(capacity));
+        file.by_ref().take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
+        if text.len() > FILE_BYTES_MAX {
+            let reason = format!("the file is larger than {FILE_BYTES_MAX} bytes; it must hold PEM and little else");
+            return Err(IdentityError::NotPem { role, path: path.into(), reason });
+        }
+        if text.iter().all(u8::is_ascii_whitespace) {
+            return Err(IdentityError::Empty { role, path: path.into() });
+        }
+        Ok(Self { role, path: path.into(), text, mode: metadata.permissions().mode() })
+    }
+
+    /// Whether others than the file's owner and group may read or change it.
+    pub(super) const fn is_open_to_all(&self) -> bool {
+        self.mode & 0o006 != 0
+    }
+
+    /// All certificates in the file, at least one, in its order.
+    pub(super) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+        let certificates: Vec<_> = self
+            .sections()?
+            .into_iter()
+            .filter(|section| section.kind == SectionKind::Certificate)
+            .map(|section| CertificateDer::from(section.der.to_vec()))
+            .collect();
+        if certificates.is_empty() {
+            return Err(IdentityError::NoCertificate { path: self.path.clone(), found: self.labels() });
+        }
+        Ok(certificates)
+    }
+
+    /// The one private key in the file.
+    pub(super) fn private_key(&self) -> Result<(KeyFormat, Zeroizing<Vec<u8>>), IdentityError> {
+        // PKCS#8 has a label of its own for encrypted keys, the older formats a header (RFC 1421) in front of the key.
+        let encrypted = self.labels().iter().any(|label| label == "ENCRYPTED PRIVATE KEY")
+            || self.lines().any(|line| line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED"));
+        if encrypted {
+            return Err(IdentityError::KeyEncrypted { path: self.path.clone() });
+        }
+        let mut keys: Vec<_> =
+            self.sections()?.into_iter().filter_map(|section| Some((key_format(section.kind)?, section.der))).collect();
+        if keys.len() > 1 {
+            return Err(IdentityError::SeveralKeys { path: self.path.clone(), count: keys.len() });
+        }
+        keys.pop().ok_or_else(|| IdentityError::NoKey { path: self.path.clone(), found: self.labels() })
+    }
+
+    fn sections(&self) -> Result<Vec<Section>, IdentityError> {
+        let not_pem = |reason| IdentityError::NotPem { role: self.role, path: self.path.clone(), reason };
+        // DER starts with the tag of a sequence and a length of two bytes or more.
+        if self.text.starts_with(&[0x30, 0x82]) || self.text.starts_with(&[0x30, 0x81]) {
+            return Err(not_pem(
+                "this is DER; it must be PEM: convert it with `openssl x509` or `openssl pkey` and -inform DER".into(),
+            ));
+        }
+        <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.text)
+            .map(|section| match section {
+                Ok((kind, der)) => Ok(Section { kind, der: Zeroizing::new(der) }),
+                Err(error) => {
+                    Err(not_pem(format!("the PEM is damaged ({error}); it must be complete, from BEGIN to END")))
+                }
+            })
+            .collect()
+    }
+
+    /// The label of each section, known or not.
+    fn labels(&self) -> Vec<String> {
+        self.lines()
+            .filter_map(|line| line.strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----"))
+            .map(|label| String::from_utf8_lossy(label).into_owned())
+            .collect()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii)
+    }
+}
+
+/// A chain of ten certificates has about 20 KB.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the sections of a PEM file are an open list; three are keys")]
+const fn key_format(kind: SectionKind) -> Option<KeyFormat> {
+    match kind {
+        SectionKind::PrivateKey => Some(KeyFormat::Pkcs8),
+        SectionKind::RsaPrivateKey => Some(KeyFormat::Pkcs1),
+        SectionKind::EcPrivateKey => Some(KeyFormat::Sec1),
+        _ => None,
+    }
+}
