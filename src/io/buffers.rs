@@ -87,6 +87,11 @@ impl BufferRing {
         Lease { group: self.group, id, len }
     }
 
+    /// Bytes that one buffer holds.
+    pub(super) const fn buffer_bytes(&self) -> u32 {
+        self.bytes
+    }
+
     /// The received bytes.
     pub(super) fn bytes_mut(&mut self, lease: &Lease) -> &mut [u8] {
         self.assert_lent(lease);

@@ -238,6 +238,9 @@ pub trait Driver {
     /// Takes a leased buffer back.
     fn recycle(&mut self, lease: Lease);
 
+    /// How many bytes one receive buffer of this group holds.
+    fn buffer_bytes(&self, group: BufferGroup) -> u32;
+
     /// A handle by which other drivers can ring this one.
     fn ring_handle(&self) -> RingHandle;
 
@@ -247,11 +250,11 @@ pub trait Driver {
     /// Makes a socket fit to connect to `address`: non-blocking, close-on-exec, with `options` set.
     fn open_socket(&mut self, address: &Address, options: &SocketOptions) -> Result<Fd, Errno>;
 
-    /// Sets `options` on an accepted socket. A failure of a tuning option is not worth the connection: it is ignored.
-    fn tune_socket(&mut self, socket: Fd, options: &SocketOptions);
-
     /// The address of the socket's own end, and of the peer's; `None` for what has none (unnamed unix sockets).
     fn socket_addresses(&mut self, socket: Fd) -> (Option<SocketAddr>, Option<SocketAddr>);
+
+    /// Takes a client that has connected to `listener` and waits to be accepted, without waiting for one.
+    fn accept_waiting(&mut self, listener: Fd) -> Option<Fd>;
 
     /// Sends FIN after everything sent so far; see `shutdown(2)`, `SHUT_WR`.
     fn shutdown_write(&mut self, socket: Fd);
@@ -263,7 +266,7 @@ pub trait Driver {
     fn counts(&self) -> DriverCounts;
 }
 
-/// Options set on every socket of a session.
+/// Options of a session's sockets. Accepted sockets have those of their listener, see [`sys::tune_socket`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// `TCP_NODELAY` is always set; this is the keepalive idle time in seconds (`TCP_KEEPIDLE`), `None` for no keepalive.

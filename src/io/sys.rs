@@ -180,9 +180,9 @@ pub(super) fn open_socket(address: &Address, options: &SocketOptions) -> Result<
     Ok(socket)
 }
 
-/// Sets `options` on a TCP socket. Failures are ignored: on another kind of socket there is nothing to tune, and a
+/// Sets `options` on a TCP socket; set on a listening one, the sockets accepted from it have them too. Failures are ignored: on another kind of socket there is nothing to tune, and a
 /// connection that was reset already fails soon enough by itself.
-pub(super) fn tune_socket(socket: Fd, options: &SocketOptions) {
+pub fn tune_socket(socket: Fd, options: &SocketOptions) {
     let set = |level, name, value| {
         let _ = set_option(socket, level, name, value);
     };
@@ -197,6 +197,15 @@ pub(super) fn tune_socket(socket: Fd, options: &SocketOptions) {
     if let Some(millis) = options.user_timeout_ms {
         set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, saturate(millis));
     }
+}
+
+/// Takes a client that waits on `listener`; `None` when there is none, or none can be taken.
+pub(super) fn accept(listener: Fd) -> Option<OwnedFd> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: accept4 takes null pointers to mean that the peer's address is not wanted.
+    let client = unsafe { libc::accept4(listener.0, ptr::null_mut(), ptr::null_mut(), flags) };
+    // SAFETY: a result that is not negative is a new descriptor, which nobody else owns.
+    (client >= 0).then(|| unsafe { OwnedFd::from_raw_fd(client) })
 }
 
 /// The socket's own address; `None` when it is not a TCP socket.

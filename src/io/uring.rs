@@ -322,6 +322,14 @@ impl Driver for Uring {
         self.recycled = true;
     }
 
+    fn buffer_bytes(&self, group: BufferGroup) -> u32 {
+        let ring = match group {
+            BufferGroup::Small => &self.small,
+            BufferGroup::Large => &self.large,
+        };
+        ring.as_ref().map_or(0, BufferRing::buffer_bytes)
+    }
+
     fn ring_handle(&self) -> RingHandle {
         RingHandle(self.ring.fd())
     }
@@ -334,12 +342,12 @@ impl Driver for Uring {
         sys::open_socket(address, options).map(Fd::from)
     }
 
-    fn tune_socket(&mut self, socket: Fd, options: &SocketOptions) {
-        sys::tune_socket(socket, options);
-    }
-
     fn socket_addresses(&mut self, socket: Fd) -> (Option<SocketAddr>, Option<SocketAddr>) {
         (sys::local_address(socket), sys::peer_address(socket))
+    }
+
+    fn accept_waiting(&mut self, listener: Fd) -> Option<Fd> {
+        sys::accept(listener).map(Fd::from)
     }
 
     fn shutdown_write(&mut self, socket: Fd) {
