@@ -97,7 +97,8 @@ impl Engine {
     }
 
     /// Takes all of `input`, ciphertext as received, and opens at most `records_max` records of it and of what was
-    /// carried. Each record's plaintext goes to `plaintext`.
+    /// carried. Each record's plaintext goes to `plaintext`, which
+    /// may take buffers of `pool`.
     ///
     /// Records are opened in place. What is left, an unfinished record or what the budget does not cover, is carried
     /// in a buffer of `pool` until a later call; whole records stay behind only under [`OpenStatus::Budget`].
@@ -106,7 +107,7 @@ impl Engine {
         input: &mut [u8],
         records_max: usize,
         pool: &mut Pool,
-        mut plaintext: impl FnMut(&[u8]),
+        mut plaintext: impl FnMut(&mut Pool, &[u8]),
     ) -> Opened {
         if let Some(failure) = self.failure {
             return Opened { records: 0, status: OpenStatus::Failed(failure) };
@@ -147,7 +148,7 @@ impl Engine {
         mut input: &'i mut [u8],
         budget: &mut usize,
         pool: &mut Pool,
-        plaintext: &mut impl FnMut(&[u8]),
+        plaintext: &mut impl FnMut(&mut Pool, &[u8]),
     ) -> Result<&'i mut [u8], Failure> {
         while !carry.is_empty() && !self.peer_closed {
             let here = carry.len() - self.held;
@@ -155,7 +156,7 @@ impl Engine {
             if here < needed {
                 let (piece, rest) = input.split_at_mut(input.len().min(needed - here));
                 if piece.is_empty() {
-                    self.check_unfinished(carry.data_mut(), plaintext)?;
+                    self.check_unfinished(carry.data_mut(), pool, plaintext)?;
                     return Ok(rest);
                 }
                 pool.grow(carry, piece.len());
@@ -168,7 +169,7 @@ impl Engine {
             } else {
                 *budget -= 1;
                 let end = self.held + needed;
-                let discard = self.process(&mut carry.data_mut()[..end], plaintext)?;
+                let discard = self.process(&mut carry.data_mut()[..end], pool, plaintext)?;
                 carry.consume(discard);
                 self.hold(end - discard)?;
             }
@@ -183,13 +184,13 @@ impl Engine {
         input: &mut [u8],
         budget: &mut usize,
         pool: &mut Pool,
-        plaintext: &mut impl FnMut(&[u8]),
+        plaintext: &mut impl FnMut(&mut Pool, &[u8]),
     ) -> Result<(), Failure> {
         let mut start = 0;
         while !self.peer_closed && *budget > 0 && has_record(&input[start + self.held..]) {
             *budget -= 1;
             let end = start + self.held + record_len(&input[start + self.held..]);
-            let discard = self.process(&mut input[start..end], plaintext)?;
+            let discard = self.process(&mut input[start..end], pool, plaintext)?;
             start += discard;
             self.hold(end - start)?;
         }
@@ -198,7 +199,7 @@ impl Engine {
             return Ok(());
         }
         if !has_record(&rest[self.held..]) {
-            self.check_unfinished(rest, plaintext)?;
+            self.check_unfinished(rest, pool, plaintext)?;
         }
         pool.grow(carry, rest.len());
         carry.append(rest);
@@ -206,9 +207,14 @@ impl Engine {
     }
 
     /// Shows rustls the start of a record, so that one that could never be accepted fails at its header.
-    fn check_unfinished(&mut self, records: &mut [u8], plaintext: &mut impl FnMut(&[u8])) -> Result<(), Failure> {
+    fn check_unfinished(
+        &mut self,
+        records: &mut [u8],
+        pool: &mut Pool,
+        plaintext: &mut impl FnMut(&mut Pool, &[u8]),
+    ) -> Result<(), Failure> {
         if records.len() > self.held {
-            self.process(records, plaintext)?;
+            self.process(records, pool, plaintext)?;
         }
         Ok(())
     }
@@ -220,7 +226,12 @@ impl Engine {
     }
 
     /// Hands `records` to rustls until it wants no more, and gives how many bytes at the front it is done with.
-    fn process(&mut self, records: &mut [u8], plaintext: &mut impl FnMut(&[u8])) -> Result<usize, Failure> {
+    fn process(
+        &mut self,
+        records: &mut [u8],
+        pool: &mut Pool,
+        plaintext: &mut impl FnMut(&mut Pool, &[u8]),
+    ) -> Result<usize, Failure> {
         let mut done = 0;
         loop {
             let status = self.connection.process_tls_records(&mut records[done..]);
@@ -228,7 +239,7 @@ impl Engine {
             match status.state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(Ok(record)) = traffic.next_record() {
-                        plaintext(record.payload);
+                        plaintext(pool, record.payload);
                     }
                     // A record of traffic leaves nothing else to do, which spares a second call for each.
                     if done == records.len() {

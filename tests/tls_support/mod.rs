@@ -242,7 +242,7 @@ impl Server {
 
     pub(crate) fn open_some(&mut self, ciphertext: &[u8], records_max: usize) -> Opened {
         let mut input = ciphertext.to_vec();
-        self.engine.open(&mut input, records_max, &mut self.pool, |bytes| self.received.extend_from_slice(bytes))
+        self.engine.open(&mut input, records_max, &mut self.pool, |_, bytes| self.received.extend_from_slice(bytes))
     }
 
     /// `plaintext` as ciphertext, in a buffer of exactly the size that the engine asks for.
