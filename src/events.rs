@@ -1,0 +1,171 @@
+//! What the data plane tells the control plane: one line of the log each.
+//!
+//! A shard or the dispatcher hands events over a bounded lock-free ring and never waits: the control plane formats
+//! and writes them, and a slow reader of the log costs events, which are counted, and nothing else.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::io::{Errno, Fd};
+use crate::mailbox::Doorbell;
+use crate::tls::Summary;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A session has ended.
+    Closed(Box<CloseRecord>),
+    /// A session has been blocked in both directions by peers that do not read.
+    Stalled {
+        /// The client's address.
+        client: Option<SocketAddr>,
+        /// The listener's index in the configuration.
+        listener: u16,
+        /// For how long.
+        pending: Duration,
+    },
+    /// Accepting is paused: the system gives no more file descriptors or memory.
+    AcceptPaused {
+        /// The listener's index in the configuration.
+        listener: u16,
+        /// What `accept(2)` said.
+        errno: Errno,
+    },
+    /// Accepting goes on.
+    AcceptResumed {
+        /// The listener's index in the configuration.
+        listener: u16,
+    },
+    /// The dispatcher has stopped accepting, and every connection it had accepted is with a shard.
+    Draining,
+}
+
+/// A session's story, told at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloseRecord {
+    /// The client's address.
+    pub client: Option<SocketAddr>,
+    /// The listener's index in the configuration.
+    pub listener: u16,
+    /// The shard's number.
+    pub shard: u16,
+    /// The server's index in its backend, once one was dialled.
+    pub server: Option<u16>,
+    /// Our port towards the server: what the server's CLIENT LIST shows.
+    pub server_local_port: Option<u16>,
+    /// What the handshake agreed on, if it was completed.
+    pub tls: Option<Summary>,
+    /// How long the handshake took, if it was completed.
+    pub handshake: Option<Duration>,
+    /// From accept to close.
+    pub duration: Duration,
+    /// Bytes from the client, as on the wire.
+    pub client_received_bytes: u64,
+    /// Bytes to the client, as on the wire.
+    pub client_sent_bytes: u64,
+    /// Bytes from the server.
+    pub server_received_bytes: u64,
+    /// Bytes to the server.
+    pub server_sent_bytes: u64,
+    /// Why it ended: a [`CloseReason`](crate::session::close::CloseReason)'s label.
+    pub reason: &'static str,
+    /// What exactly went wrong.
+    pub detail: Option<Box<str>>,
+}
+
+/// The sending end of one data-plane thread's events.
+#[derive(Debug)]
+pub struct EventSender {
+    ring: rtrb::Producer<Event>,
+    dropped: Arc<AtomicU64>,
+    doorbell: Doorbell,
+    wake: Fd,
+    sent: bool,
+}
+
+/// The receiving end of one data-plane thread's events.
+#[derive(Debug)]
+pub struct EventReceiver {
+    ring: rtrb::Consumer<Event>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// A ring of `capacity` events whose reader sleeps on `doorbell` and is woken through the eventfd `wake`.
+#[must_use]
+pub fn events(capacity: usize, doorbell: Doorbell, wake: Fd) -> (EventSender, EventReceiver) {
+    let (producer, consumer) = rtrb::RingBuffer::new(capacity);
+    let dropped = Arc::new(AtomicU64::new(0));
+    let sender = EventSender { ring: producer, dropped: Arc::clone(&dropped), doorbell, wake, sent: false };
+    (sender, EventReceiver { ring: consumer, dropped })
+}
+
+impl EventSender {
+    /// Hands an event over, or counts it as dropped.
+    pub fn send(&mut self, event: Event) {
+        if self.ring.push(event).is_ok() {
+            self.sent = true;
+        } else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The eventfd to write to when the reader must be woken for what was sent since the last call.
+    #[must_use = "the reader stays asleep unless the caller wakes it"]
+    pub fn wake_due(&mut self) -> Option<Fd> {
+        (std::mem::take(&mut self.sent) && self.doorbell.needs_ring()).then_some(self.wake)
+    }
+}
+
+impl EventReceiver {
+    /// The oldest event not yet taken.
+    pub fn receive(&mut self) -> Option<Event> {
+        self.ring.pop().ok()
+    }
+
+    /// Whether nothing is there to take.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Events dropped since the start because the ring was full.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_ring_drops_and_counts_and_the_sender_goes_on() {
+        let (mut sender, mut receiver) = events(2, Doorbell::new(), Fd(0));
+        for _ in 0..5 {
+            sender.send(Event::Draining);
+        }
+        assert_eq!(receiver.dropped(), 3);
+        assert!(receiver.receive().is_some());
+        assert!(receiver.receive().is_some());
+        assert!(receiver.receive().is_none());
+        sender.send(Event::Draining);
+        assert!(!receiver.is_empty());
+    }
+
+    #[test]
+    fn a_sleeping_reader_is_woken_once_per_sleep() {
+        let doorbell = Doorbell::new();
+        let (mut sender, _receiver) = events(8, doorbell.clone(), Fd(7));
+        sender.send(Event::Draining);
+        assert_eq!(sender.wake_due(), None);
+        doorbell.going_to_sleep();
+        assert_eq!(sender.wake_due(), None);
+        sender.send(Event::Draining);
+        assert_eq!(sender.wake_due(), Some(Fd(7)));
+        sender.send(Event::Draining);
+        assert_eq!(sender.wake_due(), None);
+    }
+}

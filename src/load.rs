@@ -1,0 +1,91 @@
+//! How much a shard has to do: written by the shard, read by the dispatcher when it places a client.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// How much a shard has to do, as it said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Sessions whose pending flag is set.
+    pub pending: u32,
+    /// Sessions in their handshake.
+    pub handshakes: u32,
+    /// Share of the recent past not spent waiting, in thousandths.
+    pub busy_permille: u32,
+}
+
+/// Two cache lines: neighbouring lines are fetched together, so less would still be shared between cores.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// A shard's published load. One thread writes it; a reader may see numbers of two neighbouring writes mixed, which
+/// placement does not mind.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct LoadCell {
+    pending: AtomicU32,
+    handshakes: AtomicU32,
+    busy_permille: AtomicU32,
+    /// Sessions that have ended since the start, by the dispatcher's counter for them. Taken from what it has handed
+    /// over, they tell it exactly how many are open.
+    ended: Box<[Apart<AtomicU64>]>,
+}
+
+impl LoadCell {
+    /// The load of a shard that has nothing to do, with `counters` counters of ended sessions.
+    #[must_use]
+    pub fn new(counters: usize) -> Self {
+        Self {
+            pending: AtomicU32::new(0),
+            handshakes: AtomicU32::new(0),
+            busy_permille: AtomicU32::new(0),
+            ended: (0..counters).map(|_| Apart::default()).collect(),
+        }
+    }
+
+    /// Publishes the load; to be called by the owning shard only, once per turn.
+    pub fn publish(&self, load: Load) {
+        self.pending.store(load.pending, Ordering::Relaxed);
+        self.handshakes.store(load.handshakes, Ordering::Relaxed);
+        self.busy_permille.store(load.busy_permille, Ordering::Relaxed);
+    }
+
+    /// Counts a session as ended; to be called by the owning shard only. Panics when there is no such counter.
+    pub fn count_ended(&self, counter: u16) {
+        let cell = &self.ended[usize::from(counter)].0;
+        // No read-modify-write: this thread is the only one that writes.
+        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// What was published last, or nearly so.
+    #[must_use]
+    pub fn read(&self) -> Load {
+        Load {
+            pending: self.pending.load(Ordering::Relaxed),
+            handshakes: self.handshakes.load(Ordering::Relaxed),
+            busy_permille: self.busy_permille.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sessions that have ended since the start. Panics when there is no such counter.
+    #[must_use]
+    pub fn ended(&self, counter: usize) -> u64 {
+        self.ended[counter].0.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_tells_what_was_published_and_counts_ends_apart() {
+        let cell = LoadCell::new(2);
+        let load = Load { pending: 3, handshakes: 2, busy_permille: 750 };
+        cell.publish(load);
+        cell.count_ended(1);
+        cell.count_ended(1);
+        assert_eq!(cell.read(), load);
+        assert_eq!((cell.ended(0), cell.ended(1)), (0, 2));
+    }
+}

@@ -1,0 +1,45 @@
+//! Plain counters of one shard.
+//!
+//! A [`Tally`] belongs to the shard that counts in it: no atomics, no globals. What others may read of it, the shard
+//! publishes as a whole.
+
+/// What one shard has counted since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sessions taken over from the dispatcher.
+    pub sessions: u64,
+    /// Handshakes completed.
+    pub handshakes: u64,
+    /// TLS records opened.
+    pub records_opened: u64,
+    /// Flushes of a cork at the end of a batch of completions.
+    pub flushes_batch_end: u64,
+    /// Flushes because the cork would have passed the byte threshold, or because a large chunk came behind it.
+    pub flushes_threshold: u64,
+    /// Flushes because the side is about to end.
+    pub flushes_close: u64,
+    /// Chunks that joined others in a cork.
+    pub chunks_corked: u64,
+    /// Chunks large enough to pass the cork.
+    pub chunks_passed: u64,
+    /// Sends started.
+    pub sends: u64,
+    /// Receives completed with data.
+    pub receives: u64,
+    /// Receives that found no free buffer and were armed again.
+    pub receives_without_buffer: u64,
+    /// Times a receive was paused because the other side's send queue stood at its high-water mark.
+    pub backpressure_pauses: u64,
+    /// Sessions that were stopped with bytes held, counted at each 0 to 1 transition of their pending flag.
+    pub pending_transitions: u64,
+    /// Completions of an earlier user of a slot.
+    pub stale_completions: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Calls of `io_uring_enter(2)`.
+    pub enters: u64,
+    /// Completions the kernel could not queue in time.
+    pub completion_overflows: u64,
+    /// Close records dropped because the log's ring was full.
+    pub records_dropped: u64,
+}
