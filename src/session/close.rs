@@ -1,0 +1,91 @@
+//! Why sessions end: one value per way, which is the log's field and the metric's label.
+
+use crate::tls::Failure;
+
+/// Why a session ended. The first cause counts: what follows from it is not a reason of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client ended in good order (close_notify, or FIN on a plain side).
+    ClientClosed,
+    /// The client sent FIN without close_notify; everything it had sent was delivered.
+    ClientTruncated,
+    /// The client's connection failed or was reset.
+    ClientReset,
+    /// The backend ended in good order.
+    BackendClosed,
+    /// The backend's connection failed or was reset; the client saw a cut without close_notify.
+    BackendReset,
+    /// The client was gone before its handshake was complete.
+    HandshakeAborted,
+    /// The handshake was not complete in time.
+    HandshakeTimeout,
+    /// The handshake failed.
+    HandshakeFailed(Failure),
+    /// The client broke TLS after its handshake, or sent an alert.
+    TlsFailed(Failure),
+    /// The TLS 1.2 keys have sealed as many records as they safely can (RFC 8446 section 5.5; 2^24 for AES-GCM).
+    RecordLimit,
+    /// The client spoke plain RESP to the TLS port.
+    Plaintext,
+    /// No server of the backend could be reached.
+    BackendUnreachable,
+    /// A connection limit was reached.
+    TooManyConnections,
+    /// Nothing was said for the idle timeout.
+    IdleTimeout,
+    /// One side had ended and nothing moved for the half-close timeout.
+    HalfCloseTimeout,
+    /// ringwall was asked to stop and the session was owed nothing.
+    Drained,
+    /// ringwall was asked to stop and the session was still owed something at the deadline.
+    CutOff,
+}
+
+impl CloseReason {
+    /// The reason's name in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::ClientClosed => "client_closed",
+            Self::ClientTruncated => "client_truncated",
+            Self::ClientReset => "client_reset",
+            Self::BackendClosed => "backend_closed",
+            Self::BackendReset => "backend_reset",
+            Self::HandshakeAborted => "handshake_aborted",
+            Self::HandshakeTimeout => "handshake_timeout",
+            Self::HandshakeFailed(_) => "handshake_failed",
+            Self::TlsFailed(_) => "tls_failed",
+            Self::RecordLimit => "record_limit",
+            Self::Plaintext => "plaintext",
+            Self::BackendUnreachable => "backend_unreachable",
+            Self::TooManyConnections => "too_many_connections",
+            Self::IdleTimeout => "idle_timeout",
+            Self::HalfCloseTimeout => "half_close_timeout",
+            Self::Drained => "drained",
+            Self::CutOff => "cut_off",
+        }
+    }
+
+    /// What went wrong in TLS, where that is the reason.
+    #[must_use]
+    pub const fn failure(self) -> Option<Failure> {
+        match self {
+            Self::HandshakeFailed(failure) | Self::TlsFailed(failure) => Some(failure),
+            Self::ClientClosed
+            | Self::ClientTruncated
+            | Self::ClientReset
+            | Self::BackendClosed
+            | Self::BackendReset
+            | Self::HandshakeAborted
+            | Self::HandshakeTimeout
+            | Self::RecordLimit
+            | Self::Plaintext
+            | Self::BackendUnreachable
+            | Self::TooManyConnections
+            | Self::IdleTimeout
+            | Self::HalfCloseTimeout
+            | Self::Drained
+            | Self::CutOff => None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! One side of a session: its wire form, what it has said, and what it is still to be told.
+
+use crate::session::Turn;
+use crate::session::coalescer::{FlushReason, Threshold};
+use crate::session::queue::SendQueue;
+use crate::session::transport::{SealError, Transport};
+
+/// How far a peer's byte stream towards us has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// More may come.
+    Open,
+    /// The peer has said that nothing more comes, but its socket has not ended: what still arrives is dropped.
+    Ended,
+    /// The socket has ended, in whatever way.
+    Eof,
+}
+
+/// How far our byte stream towards a peer has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// More may go.
+    Open,
+    /// What is queued goes, then FIN.
+    Closing,
+    /// FIN has gone.
+    Ended,
+    /// The peer takes nothing any more.
+    Broken,
+}
+
+/// One side of a session.
+#[derive(Debug)]
+pub(super) struct Leg {
+    pub(super) transport: Transport,
+    pub(super) queue: SendQueue,
+    pub(super) input: Input,
+    pub(super) output: Output,
+    /// Receiving from this side is paused until the other side's queue has drained to half its high-water mark.
+    pub(super) paused: bool,
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
+}
+
+impl Leg {
+    pub(super) const fn new(transport: Transport, threshold: Threshold) -> Self {
+        Self {
+            transport,
+            queue: SendQueue::new(threshold),
+            input: Input::Open,
+            output: Output::Open,
+            paused: false,
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Takes plaintext for this side; drops it when the side takes no more.
+    pub(super) fn push(&mut self, plaintext: &[u8], turn: &mut Turn<'_>) -> Result<(), SealError> {
+        if self.output != Output::Open {
+            return Ok(());
+        }
+        self.queue.push(plaintext, &mut self.transport, turn.pool, turn.tally)
+    }
+
+    /// Ends a received chunk of plaintext.
+    pub(super) fn end_chunk(&mut self, turn: &mut Turn<'_>) -> Result<(), SealError> {
+        self.queue.end_chunk(&mut self.transport, turn.pool, turn.tally)
+    }
+
+    /// Queues what TLS itself wants to say: handshake messages, tickets, alerts. It may be said until FIN has gone.
+    pub(super) fn queue_replies(&mut self, turn: &mut Turn<'_>) {
+        if let Transport::Tls(engine) = &mut self.transport
+            && engine.has_replies()
+        {
+            let replies = engine.take_replies();
+            if matches!(self.output, Output::Open | Output::Closing) {
+                self.queue.push_raw(&replies, turn.pool);
+            }
+        }
+    }
+
+    /// Lets what is queued go, then FIN; behind a close_notify when the end is `orderly`.
+    pub(super) fn end_output(&mut self, orderly: bool, turn: &mut Turn<'_>) {
+        if self.output != Output::Open {
+            return;
+        }
+        // A cork that cannot be sealed is lost with the keys; TLS has queued its close_notify by then.
+        let _ = self.queue.flush(FlushReason::Close, &mut self.transport, turn.pool, turn.tally);
+        if orderly && let Transport::Tls(engine) = &mut self.transport {
+            engine.close_notify();
+        }
+        self.queue_replies(turn);
+        self.output = Output::Closing;
+    }
+
+    /// Gives up on this side's output: what is queued is dropped.
+    pub(super) fn break_output(&mut self, turn: &mut Turn<'_>) {
+        self.output = Output::Broken;
+        self.queue.discard(turn.pool);
+    }
+
+    /// Whether nothing more goes to this side or comes from it.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.input, Input::Eof) && self.is_output_over()
+    }
+
+    /// Whether nothing more goes to this side.
+    pub(super) const fn is_output_over(&self) -> bool {
+        matches!(self.output, Output::Ended | Output::Broken)
+    }
+}

@@ -1,0 +1,591 @@
+//! One client and its backend: a sans-IO state machine. Bytes in, bytes out, the time as an argument.
+//!
+//! It owns what is said on both sides and in what order; it knows no file descriptor, clock, thread, log or metric
+//! sink. The relay parses no RESP: bytes pass 1:1. RESP is written only where the proxy itself must answer.
+//!
+//! ```text
+//!   client ciphertext ──► open ──► backend queue ──► backend
+//!   client ◄── client queue ◄── cork and seal ◄── backend bytes
+//! ```
+//!
+//! The caller's duties:
+//! 1. After any `handle_*` call, drain [`Session::poll`] at the end of the batch, then look at
+//!    [`Session::wants_receive`], [`Session::deadline`] and [`Session::is_pending`] again.
+//! 2. Bring every [`Output::Send`] back through [`Session::handle_sent`], also when it failed or was cancelled.
+//! 3. After [`Output::Close`], call [`Session::release`] once no send is in flight, and drop the session.
+//! 4. Call [`Session::handle_timeout`] when the deadline has come, and [`Session::resume`] each turn while
+//!    [`Session::wants_turn`].
+//!
+//! Invariants:
+//! - The directions are independent: neither waits for the other.
+//! - What a peer sent before it ended is delivered, whatever it did to its socket afterwards.
+//! - An orderly end on one side is an orderly end on the other; a backend's failure is a cut without close_notify.
+//! - All plaintext precedes the end of a side, and nothing follows it.
+//!
+//! Read `tests/session_examples.rs` first.
+
+pub mod close;
+pub mod coalescer;
+mod leg;
+pub mod queue;
+mod timing;
+pub mod transport;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::io::Errno;
+use crate::metrics::Tally;
+use crate::pool::{Pool, SendBuf};
+use crate::session::close::CloseReason;
+use crate::session::coalescer::Threshold;
+use crate::session::leg::{Input, Leg};
+use crate::session::transport::{SealError, Transport};
+use crate::time::Time;
+use crate::tls::{self, Engine, Failure, OpenStatus, Summary};
+
+/// TLS records opened for one session in one go, about 0.1 ms of work at most; the rest waits for the next turn, so
+/// that a flood of tiny records does not hold up the shard's other sessions.
+const RECORDS_PER_TURN_MAX: usize = 256;
+
+/// Which peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The one that connected to us.
+    Client,
+    /// The server we connected to.
+    Backend,
+}
+
+impl Side {
+    /// Both, in the order in which they are served.
+    pub const BOTH: [Self; 2] = [Self::Client, Self::Backend];
+}
+
+/// What bounds a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Receiving from one side pauses while the other side's queue holds this many bytes or more.
+    pub send_buffer_bytes: usize,
+    /// The coalescer's threshold.
+    pub coalesce: Threshold,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long one attempt to reach a server may take.
+    pub connect_timeout: Duration,
+    /// How long nothing may move once one side has ended.
+    pub half_close_timeout: Duration,
+    /// How long nothing may be said, `None` for ever.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// What a shard lends a session for the length of one call.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    /// The time.
+    pub now: Time,
+    /// Where buffers come from and go back to.
+    pub pool: &'a mut Pool,
+    /// Where things are counted.
+    pub tally: &'a mut Tally,
+}
+
+/// Why a session answers with an error instead of reaching a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A connection limit was reached.
+    TooManyConnections,
+}
+
+/// What a session asks its shard to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Connect to a server of the backend; answer with [`Session::handle_connected`] or
+    /// [`Session::handle_unreachable`].
+    Dial,
+    /// The attempt has taken too long: cancel it and try another server, or give up.
+    AbandonDial,
+    /// Send these bytes to this side.
+    Send(Side, SendBuf),
+    /// Send FIN to this side.
+    ShutdownWrite(Side),
+    /// Close both sockets; nothing follows.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Handshaking,
+    /// The backend is being dialled; what the client says meanwhile waits in the backend's queue.
+    Connecting,
+    Relaying,
+    /// An error is being said to the client; there is no backend, and what the client says is dropped.
+    Refusing,
+    /// Both sides are being ended by us; what they say is dropped.
+    Closing,
+    Closed,
+}
+
+/// One client and its backend.
+#[derive(Debug)]
+pub struct Session {
+    options: Rc<Options>,
+    phase: Phase,
+    client: Leg,
+    backend: Leg,
+    refusal: Option<Refusal>,
+    reason: Option<CloseReason>,
+    /// [`Output::Dial`] or [`Output::AbandonDial`] is to be said.
+    dial_due: bool,
+    abandon_due: bool,
+    /// The client's engine holds complete records that it was not allowed to open yet.
+    out_of_budget: bool,
+    /// The backend has spoken since the client last did.
+    backend_spoke_last: bool,
+    started: Time,
+    handshake_took: Option<Duration>,
+    /// When bytes last moved, in any direction.
+    last_moved: Time,
+    /// End of the current phase's own time: handshake, connect attempt, or lingering close.
+    phase_deadline: Option<Time>,
+    /// While draining: since when, and how long nothing must move before a session that is owed nothing is closed.
+    drain: Option<(Time, Duration)>,
+}
+
+impl Session {
+    /// A session whose client has just been accepted and speaks TLS to `engine`.
+    #[must_use]
+    pub fn new(engine: Engine, options: Rc<Options>, refusal: Option<Refusal>, now: Time) -> Self {
+        let threshold = options.coalesce;
+        let phase_deadline = Some(now + options.handshake_timeout);
+        Self {
+            options,
+            phase: Phase::Handshaking,
+            client: Leg::new(Transport::Tls(Box::new(engine)), threshold),
+            backend: Leg::new(Transport::Plain, threshold),
+            refusal,
+            reason: None,
+            dial_due: false,
+            abandon_due: false,
+            out_of_budget: false,
+            backend_spoke_last: true,
+            started: now,
+            handshake_took: None,
+            last_moved: now,
+            phase_deadline,
+            drain: None,
+        }
+    }
+
+    const fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Relaying | Phase::Closing)
+    }
+
+    const fn leg_mut(&mut self, side: Side) -> &mut Leg {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Backend => &mut self.backend,
+        }
+    }
+
+    const fn leg(&self, side: Side) -> &Leg {
+        match side {
+            Side::Client => &self.client,
+            Side::Backend => &self.backend,
+        }
+    }
+
+    /// Takes bytes received from `side`. They are decrypted in place: the buffer's content is lost.
+    pub fn handle_received(&mut self, side: Side, bytes: &mut [u8], turn: &mut Turn<'_>) {
+        let leg = self.leg_mut(side);
+        let first = leg.received_bytes == 0;
+        leg.received_bytes += bytes.len() as u64;
+        if leg.input != Input::Open || matches!(self.phase, Phase::Refusing | Phase::Closing | Phase::Closed) {
+            return;
+        }
+        self.last_moved = turn.now;
+        match side {
+            Side::Client if first && tls::looks_like_plaintext(bytes) => self.refuse_plaintext(turn),
+            Side::Client => self.open(bytes, turn),
+            Side::Backend => self.relay(bytes, turn),
+        }
+    }
+
+    /// Goes on with a client whose records were more than one turn's work.
+    pub fn resume(&mut self, turn: &mut Turn<'_>) {
+        if self.wants_turn() {
+            self.open(&mut [], turn);
+        }
+    }
+
+    /// Client ciphertext to backend plaintext.
+    fn open(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
+        let Transport::Tls(engine) = &mut self.client.transport else { return };
+        let backend = &mut self.backend;
+        let mut spoke = false;
+        let (now, tally) = (turn.now, &mut *turn.tally);
+        let opened = engine.open(bytes, RECORDS_PER_TURN_MAX, turn.pool, |pool, plaintext| {
+            spoke = true;
+            // A plain side cannot fail to seal.
+            let _ = backend.push(plaintext, &mut Turn { now, pool, tally });
+        });
+        turn.tally.records_opened += opened.records as u64;
+        if spoke {
+            self.backend_spoke_last = false;
+            let _ = self.backend.end_chunk(turn);
+        }
+        self.client.queue_replies(turn);
+        self.out_of_budget = false;
+        match opened.status {
+            OpenStatus::Drained => {}
+            OpenStatus::Budget => self.out_of_budget = true,
+            OpenStatus::Closed => self.end_client(CloseReason::ClientClosed, Input::Ended, turn),
+            OpenStatus::Failed(failure) => return self.fail_client(failure, turn),
+        }
+        if self.phase == Phase::Handshaking {
+            if !self.is_handshaking() {
+                self.handle_handshake_done(turn);
+            } else if self.client.input != Input::Open {
+                self.reason = Some(CloseReason::HandshakeAborted);
+                self.client.end_output(true, turn);
+                self.linger(turn);
+            }
+        }
+    }
+
+    fn handle_handshake_done(&mut self, turn: &mut Turn<'_>) {
+        turn.tally.handshakes += 1;
+        self.handshake_took = Some(turn.now.since(self.started));
+        match self.refusal {
+            Some(Refusal::TooManyConnections) => {
+                self.refuse("-ERR max number of clients reached\r\n", CloseReason::TooManyConnections, turn);
+            }
+            None => {
+                self.phase = Phase::Connecting;
+                self.dial_due = true;
+                self.phase_deadline = None;
+            }
+        }
+    }
+
+    /// Backend plaintext to client ciphertext.
+    fn relay(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
+        self.backend_spoke_last = true;
+        let pushed = self.client.push(bytes, turn).and_then(|()| self.client.end_chunk(turn));
+        if let Err(failure) = pushed {
+            self.fail_seal(failure, turn);
+        }
+    }
+
+    /// The client's keys are used up, or sealing failed otherwise: nothing more can be said to it.
+    fn fail_seal(&mut self, failure: SealError, turn: &mut Turn<'_>) {
+        let exhausted = failure == Failure::KeysExhausted;
+        let reason = if exhausted { CloseReason::RecordLimit } else { CloseReason::TlsFailed(failure) };
+        self.reason.get_or_insert(reason);
+        self.client.end_output(true, turn);
+        self.client.input = Input::Ended;
+        self.backend.end_output(true, turn);
+    }
+
+    /// The client broke TLS, or gave up with an alert. What it had said before is delivered.
+    fn fail_client(&mut self, failure: Failure, turn: &mut Turn<'_>) {
+        let handshaking = self.phase == Phase::Handshaking;
+        let reason = if handshaking { CloseReason::HandshakeFailed(failure) } else { CloseReason::TlsFailed(failure) };
+        self.reason.get_or_insert(reason);
+        self.client.end_output(false, turn);
+        self.client.input = Input::Ended;
+        if handshaking {
+            self.linger(turn);
+        } else {
+            self.backend.end_output(true, turn);
+        }
+    }
+
+    fn end_client(&mut self, reason: CloseReason, input: Input, turn: &mut Turn<'_>) {
+        self.client.input = input;
+        self.reason.get_or_insert(reason);
+        self.backend.end_output(true, turn);
+    }
+
+    /// Takes the end of `side`'s socket: FIN, or an error.
+    pub fn handle_end(&mut self, side: Side, error: Option<Errno>, turn: &mut Turn<'_>) {
+        self.last_moved = turn.now;
+        match side {
+            Side::Client => self.handle_client_end(error, turn),
+            Side::Backend => {
+                self.backend.input = Input::Eof;
+                if error.is_some() {
+                    self.reason.get_or_insert(CloseReason::BackendReset);
+                    self.backend.break_output(turn);
+                } else {
+                    self.reason.get_or_insert(CloseReason::BackendClosed);
+                }
+                self.client.end_output(error.is_none(), turn);
+            }
+        }
+    }
+
+    fn handle_client_end(&mut self, error: Option<Errno>, turn: &mut Turn<'_>) {
+        if error.is_some() {
+            self.client.break_output(turn);
+        }
+        let said_goodbye = self.client.input != Input::Open;
+        self.client.input = Input::Eof;
+        if said_goodbye {
+            return;
+        }
+        match self.phase {
+            Phase::Handshaking => {
+                self.reason.get_or_insert(CloseReason::HandshakeAborted);
+                self.client.break_output(turn);
+                self.backend.break_output(turn);
+                self.backend.input = Input::Eof;
+            }
+            Phase::Connecting | Phase::Relaying => {
+                let reason = if error.is_some() { CloseReason::ClientReset } else { CloseReason::ClientTruncated };
+                self.end_client(reason, Input::Eof, turn);
+            }
+            Phase::Refusing | Phase::Closing | Phase::Closed => {}
+        }
+    }
+
+    /// Takes back a sent buffer and how much of it went. After an error the side takes nothing more, but what it has
+    /// still to say is read to its end.
+    pub fn handle_sent(&mut self, side: Side, buffer: SendBuf, result: Result<usize, Errno>, turn: &mut Turn<'_>) {
+        let leg = self.leg_mut(side);
+        let sent = result.unwrap_or(0);
+        leg.sent_bytes += sent as u64;
+        leg.queue.sent(buffer, sent, turn.pool);
+        if result.is_err() || leg.output == leg::Output::Broken {
+            leg.break_output(turn);
+        } else if self.phase != Phase::Closed {
+            self.last_moved = turn.now;
+        }
+    }
+
+    /// The backend is connected.
+    pub fn handle_connected(&mut self, turn: &mut Turn<'_>) {
+        if self.phase == Phase::Connecting {
+            self.phase = Phase::Relaying;
+            self.phase_deadline = None;
+            self.last_moved = turn.now;
+        }
+    }
+
+    /// The attempt failed and another server is to be tried: [`Output::Dial`] comes again.
+    pub fn redial(&mut self) {
+        self.dial_due = self.phase == Phase::Connecting;
+    }
+
+    /// No server could be reached: says so to the client, in RESP. `why` is one line without secrets.
+    pub fn handle_unreachable(&mut self, why: &str, turn: &mut Turn<'_>) {
+        if self.phase == Phase::Connecting {
+            let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
+            self.refuse(&error, CloseReason::BackendUnreachable, turn);
+        }
+    }
+
+    fn refuse_plaintext(&mut self, turn: &mut Turn<'_>) {
+        self.client.transport = Transport::Plain;
+        self.refuse(
+            "-ERR this port speaks TLS: connect with TLS (redis-cli --tls), or to the server's plain port\r\n",
+            CloseReason::Plaintext,
+            turn,
+        );
+    }
+
+    /// Answers `error`, ends in good order and lingers.
+    fn refuse(&mut self, error: &str, reason: CloseReason, turn: &mut Turn<'_>) {
+        self.reason.get_or_insert(reason);
+        let _ = self.client.push(error.as_bytes(), turn);
+        self.client.end_output(true, turn);
+        self.linger(turn);
+    }
+
+    /// Drops the backend, and what the client says from here on: only what is queued for the client still goes.
+    fn linger(&mut self, turn: &mut Turn<'_>) {
+        self.phase = Phase::Refusing;
+        self.dial_due = false;
+        self.backend.break_output(turn);
+        self.backend.input = Input::Eof;
+        self.phase_deadline = Some(turn.now + timing::LINGER);
+    }
+
+    /// Ends both sides in good order, for `reason`, and closes within the linger time. `false` when the session was
+    /// ending already.
+    pub fn close(&mut self, reason: CloseReason, turn: &mut Turn<'_>) -> bool {
+        if matches!(self.phase, Phase::Refusing | Phase::Closing | Phase::Closed) {
+            return false;
+        }
+        self.reason.get_or_insert(reason);
+        match self.phase {
+            Phase::Handshaking | Phase::Connecting => {
+                self.client.end_output(true, turn);
+                self.linger(turn);
+            }
+            Phase::Relaying => {
+                self.client.end_output(true, turn);
+                self.backend.end_output(true, turn);
+                self.phase = Phase::Closing;
+                self.phase_deadline = Some(turn.now + timing::LINGER);
+            }
+            Phase::Refusing | Phase::Closing | Phase::Closed => {}
+        }
+        true
+    }
+
+    /// The next thing to do. Call until `None`, at the end of a batch.
+    pub fn poll(&mut self, turn: &mut Turn<'_>) -> Option<Output> {
+        if self.phase == Phase::Closed {
+            return None;
+        }
+        if self.dial_due {
+            self.dial_due = false;
+            self.phase_deadline = Some(turn.now + self.options.connect_timeout);
+            return Some(Output::Dial);
+        }
+        if self.abandon_due {
+            self.abandon_due = false;
+            return Some(Output::AbandonDial);
+        }
+        for side in Side::BOTH {
+            if let Some(output) = self.poll_side(side, turn) {
+                return Some(output);
+            }
+        }
+        self.update_backpressure(turn);
+        if self.client.is_over() && self.backend.is_over() {
+            self.phase = Phase::Closed;
+            return Some(Output::Close);
+        }
+        None
+    }
+
+    fn poll_side(&mut self, side: Side, turn: &mut Turn<'_>) -> Option<Output> {
+        if side == Side::Backend && !self.is_connected() {
+            return None;
+        }
+        let leg = self.leg_mut(side);
+        match leg.queue.next(&mut leg.transport, turn.pool, turn.tally) {
+            Ok(Some(buffer)) => return Some(Output::Send(side, buffer)),
+            Ok(None) => {}
+            Err(failure) => self.fail_seal(failure, turn),
+        }
+        let leg = self.leg_mut(side);
+        if leg.output == leg::Output::Closing && leg.queue.is_empty() {
+            leg.output = leg::Output::Ended;
+            self.handle_output_ended(side, turn.now);
+            return Some(Output::ShutdownWrite(side));
+        }
+        None
+    }
+
+    fn update_backpressure(&mut self, turn: &mut Turn<'_>) {
+        let high = self.options.send_buffer_bytes;
+        let (for_client, for_backend) = (self.client.queue.bytes(), self.backend.queue.bytes());
+        for (from, held) in [(&mut self.client, for_backend), (&mut self.backend, for_client)] {
+            if held >= high && !from.paused {
+                from.paused = true;
+                turn.tally.backpressure_pauses += 1;
+            } else if held <= high / 2 {
+                from.paused = false;
+            }
+        }
+    }
+
+    /// Whether bytes from `side` are welcome. `scarce`: the shard is short of memory, so a session that already holds
+    /// bytes for the other side takes no more.
+    #[must_use]
+    pub fn wants_receive(&self, side: Side, scarce: bool) -> bool {
+        let (from, to) = match side {
+            Side::Client => (&self.client, &self.backend),
+            Side::Backend => (&self.backend, &self.client),
+        };
+        let connected = side == Side::Client || self.is_connected();
+        let has_budget = side == Side::Backend || !self.out_of_budget;
+        let has_room = !from.paused && (!scarce || to.queue.is_empty());
+        let may_come = self.phase != Phase::Closed && connected && from.input != Input::Eof;
+        may_come && (has_budget && has_room || to.is_output_over())
+    }
+
+    /// Whether [`Session::resume`] has work to do.
+    #[must_use]
+    pub const fn wants_turn(&self) -> bool {
+        self.out_of_budget && matches!(self.client.input, Input::Open) && !matches!(self.phase, Phase::Closed)
+    }
+
+    /// Whether received bytes are held that could not be served yet: by the turn's budget or by back-pressure.
+    #[must_use]
+    pub const fn is_pending(&self) -> bool {
+        self.wants_turn() || self.client.paused || self.backend.paused
+    }
+
+    /// Whether both directions are blocked by peers that do not read.
+    #[must_use]
+    pub const fn is_blocked_both_ways(&self) -> bool {
+        self.client.paused && self.backend.paused
+    }
+
+    /// Whether the TLS handshake is still going on.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        matches!(&self.client.transport, Transport::Tls(engine) if engine.is_handshaking())
+    }
+
+    /// Whether the client was admitted only to be told why it is not served.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Gives all buffers back. No send may be in flight.
+    pub fn release(&mut self, pool: &mut Pool) {
+        for leg in [&mut self.client, &mut self.backend] {
+            debug_assert!(!leg.queue.is_sending(), "released with a send in flight");
+            leg.queue.discard(pool);
+            if let Transport::Tls(engine) = &mut leg.transport {
+                engine.release(pool);
+            }
+        }
+    }
+
+    /// Why the session ended, or is about to.
+    #[must_use]
+    pub const fn reason(&self) -> Option<CloseReason> {
+        self.reason
+    }
+
+    /// When the client was accepted.
+    #[must_use]
+    pub const fn started(&self) -> Time {
+        self.started
+    }
+
+    /// How long the handshake took, once it is complete.
+    #[must_use]
+    pub const fn handshake_took(&self) -> Option<Duration> {
+        self.handshake_took
+    }
+
+    /// Bytes received from and sent to `side`, as on the wire.
+    #[must_use]
+    pub const fn bytes(&self, side: Side) -> (u64, u64) {
+        let leg = self.leg(side);
+        (leg.received_bytes, leg.sent_bytes)
+    }
+
+    /// Bytes held for `side`.
+    #[must_use]
+    pub fn held_bytes(&self, side: Side) -> usize {
+        self.leg(side).queue.bytes()
+    }
+
+    /// What the client's handshake agreed on, once it is complete.
+    #[must_use]
+    pub fn tls_summary(&self) -> Option<Summary> {
+        match &self.client.transport {
+            Transport::Tls(engine) => engine.summary(),
+            Transport::Plain => None,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The bytes one side of a session still has to send, and the order in which they leave.
+//!
+//! ```text
+//!   push ──► cork (plaintext) ──flush──► ready (as on the wire) ──next──► the kernel (one send in flight)
+//!      └────── large chunks ──────────────────►
+//! ```
+//!
+//! Invariants:
+//! - At most one send is in flight; what arrives meanwhile is the natural cork and leaves with the next one.
+//! - Bytes leave in the order they were pushed, whatever the threshold.
+//! - `bytes()` counts everything that is held, in flight included; an empty queue holds no buffer.
+
+use std::collections::VecDeque;
+
+use crate::metrics::Tally;
+use crate::pool::{LARGE_BYTES, Pool, SendBuf};
+use crate::session::coalescer::{FlushReason, Threshold, Verdict};
+use crate::session::transport::{SealError, Transport};
+
+/// One side's outgoing bytes.
+#[derive(Debug)]
+pub struct SendQueue {
+    threshold: Threshold,
+    cork: Option<SendBuf>,
+    ready: VecDeque<SendBuf>,
+    ready_bytes: usize,
+    in_flight_bytes: usize,
+}
+
+impl SendQueue {
+    /// An empty queue that gathers small chunks up to `threshold`.
+    #[must_use]
+    pub const fn new(threshold: Threshold) -> Self {
+        Self { threshold, cork: None, ready: VecDeque::new(), ready_bytes: 0, in_flight_bytes: 0 }
+    }
+
+    /// Bytes held, those in flight included. What is in the cork counts as plaintext.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.corked() + self.ready_bytes + self.in_flight_bytes
+    }
+
+    /// Whether everything has been sent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Whether a send is in flight.
+    #[must_use]
+    pub const fn is_sending(&self) -> bool {
+        self.in_flight_bytes > 0
+    }
+
+    fn corked(&self) -> usize {
+        self.cork.as_ref().map_or(0, SendBuf::len)
+    }
+
+    /// Adds plaintext. Several calls may make up one received chunk; [`SendQueue::end_chunk`] ends it.
+    pub fn push(
+        &mut self,
+        plaintext: &[u8],
+        transport: &mut Transport,
+        pool: &mut Pool,
+        tally: &mut Tally,
+    ) -> Result<(), SealError> {
+        let verdict = self.threshold.place(self.corked(), plaintext.len());
+        if verdict != Verdict::Cork {
+            self.flush(FlushReason::Threshold, transport, pool, tally)?;
+        }
+        if verdict == Verdict::FlushThenPass {
+            tally.chunks_passed += 1;
+            return self.seal(plaintext, transport, pool);
+        }
+        tally.chunks_corked += 1;
+        let cork = self.cork.get_or_insert_with(|| pool.take(plaintext.len()));
+        pool.grow(cork, plaintext.len());
+        cork.append(plaintext);
+        Ok(())
+    }
+
+    /// Ends a received chunk: with coalescing off it leaves on its own.
+    pub fn end_chunk(
+        &mut self,
+        transport: &mut Transport,
+        pool: &mut Pool,
+        tally: &mut Tally,
+    ) -> Result<(), SealError> {
+        if self.threshold.is_off() {
+            return self.flush(FlushReason::Threshold, transport, pool, tally);
+        }
+        Ok(())
+    }
+
+    /// Makes the gathered plaintext ready to leave.
+    pub fn flush(
+        &mut self,
+        reason: FlushReason,
+        transport: &mut Transport,
+        pool: &mut Pool,
+        tally: &mut Tally,
+    ) -> Result<(), SealError> {
+        let Some(cork) = self.cork.take() else { return Ok(()) };
+        match reason {
+            FlushReason::BatchEnd => tally.flushes_batch_end += 1,
+            FlushReason::Threshold => tally.flushes_threshold += 1,
+            FlushReason::Close => tally.flushes_close += 1,
+        }
+        if transport.is_plain() {
+            self.ready_bytes += cork.len();
+            self.ready.push_back(cork);
+            return Ok(());
+        }
+        let sealed = self.seal(cork.data(), transport, pool);
+        pool.give(cork);
+        sealed
+    }
+
+    /// Adds bytes that are already as they go on the wire, behind what is ready. The caller has flushed the cork if
+    /// its bytes must come first.
+    pub fn push_raw(&mut self, bytes: &[u8], pool: &mut Pool) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.ready_with_room(bytes.len(), pool).append(bytes);
+        self.ready_bytes += bytes.len();
+    }
+
+    fn seal(&mut self, plaintext: &[u8], transport: &mut Transport, pool: &mut Pool) -> Result<(), SealError> {
+        let buffer = self.ready_with_room(transport.sealed_len_max(plaintext.len()), pool);
+        let before = buffer.len();
+        let sealed = transport.seal(plaintext, buffer);
+        let added = buffer.len() - before;
+        self.ready_bytes += added;
+        sealed
+    }
+
+    /// The last ready buffer when it has room for `bytes` more, else a new one behind it. With coalescing off every
+    /// addition has a buffer, and so a send, of its own.
+    fn ready_with_room(&mut self, bytes: usize, pool: &mut Pool) -> &mut SendBuf {
+        let joins = !self.threshold.is_off()
+            && self.ready.back_mut().is_some_and(|last| {
+                if last.len() + bytes <= LARGE_BYTES {
+                    pool.grow(last, bytes);
+                }
+                last.room() >= bytes
+            });
+        if !joins {
+            self.ready.push_back(pool.take(bytes));
+        }
+        let last = self.ready.len() - 1;
+        &mut self.ready[last]
+    }
+
+    /// The next buffer to send, unless a send is in flight or nothing is held. The cork leaves only when nothing else
+    /// is ready: that is the end of the batch for it.
+    pub fn next(
+        &mut self,
+        transport: &mut Transport,
+        pool: &mut Pool,
+        tally: &mut Tally,
+    ) -> Result<Option<SendBuf>, SealError> {
+        if self.is_sending() {
+            return Ok(None);
+        }
+        if self.ready.is_empty() {
+            self.flush(FlushReason::BatchEnd, transport, pool, tally)?;
+        }
+        let Some(buffer) = self.ready.pop_front() else { return Ok(None) };
+        self.ready_bytes -= buffer.len();
+        self.in_flight_bytes = buffer.len();
+        tally.sends += 1;
+        Ok(Some(buffer))
+    }
+
+    /// Takes back a buffer of which the first `sent` bytes have left; the rest is the next to leave.
+    pub fn sent(&mut self, mut buffer: SendBuf, sent: usize, pool: &mut Pool) {
+        self.in_flight_bytes = 0;
+        buffer.consume(sent);
+        if buffer.is_empty() {
+            pool.give(buffer);
+        } else {
+            self.ready_bytes += buffer.len();
+            self.ready.push_front(buffer);
+        }
+    }
+
+    /// Drops everything but what is in flight: nobody will take it any more.
+    pub fn discard(&mut self, pool: &mut Pool) {
+        if let Some(cork) = self.cork.take() {
+            pool.give(cork);
+        }
+        for buffer in self.ready.drain(..) {
+            pool.give(buffer);
+        }
+        self.ready_bytes = 0;
+    }
+}

@@ -1,0 +1,104 @@
+//! When a session has waited long enough: deadlines, half-close, idling, draining.
+
+use std::time::Duration;
+
+use super::leg::{Input, Output};
+use super::{CloseReason, Phase, Session, Turn};
+use crate::time::Time;
+
+/// How long a refused or finished client may go on sending into the void before its socket is closed: closing with
+/// unread bytes would reset the connection and destroy what was just said.
+pub(super) const LINGER: Duration = Duration::from_secs(2);
+
+/// How long what the client still sends is carried to a backend that has ended. A real server that closes is gone;
+/// only one that half-closes is still listening.
+const BACKEND_ENDED_GRACE: Duration = Duration::from_secs(5);
+
+impl Session {
+    /// When [`Session::handle_timeout`] is to be called, if nothing happens before. It moves as bytes move.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        if self.phase == Phase::Closed {
+            return None;
+        }
+        [self.phase_deadline, self.half_close_deadline(), self.idle_deadline(), self.drain_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn half_close_deadline(&self) -> Option<Time> {
+        let ended = self.client.input != Input::Open || self.backend.input != Input::Open;
+        (self.phase == Phase::Relaying && ended).then(|| self.last_moved + self.options.half_close_timeout)
+    }
+
+    fn idle_deadline(&self) -> Option<Time> {
+        let idle_timeout = self.options.idle_timeout?;
+        (self.phase == Phase::Relaying).then(|| self.last_moved + idle_timeout)
+    }
+
+    fn drain_deadline(&self) -> Option<Time> {
+        let (since, quiet) = self.drain?;
+        (self.phase == Phase::Relaying && self.is_owed_nothing()).then(|| self.last_moved.max(since) + quiet)
+    }
+
+    /// Whether the client waits for nothing: the backend spoke last and no byte is held.
+    #[must_use]
+    pub fn is_owed_nothing(&self) -> bool {
+        self.backend_spoke_last && !self.out_of_budget && self.client.queue.is_empty() && self.backend.queue.is_empty()
+    }
+
+    /// Acts on a deadline that has come; does nothing before that.
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        let has_come = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= turn.now);
+        if has_come(self.phase_deadline) {
+            self.phase_deadline = None;
+            self.handle_phase_timeout(turn);
+        } else if has_come(self.half_close_deadline()) {
+            self.reason = Some(CloseReason::HalfCloseTimeout);
+            self.close(CloseReason::HalfCloseTimeout, turn);
+        } else if has_come(self.idle_deadline()) {
+            self.close(CloseReason::IdleTimeout, turn);
+        } else if has_come(self.drain_deadline()) {
+            self.close(CloseReason::Drained, turn);
+        }
+    }
+
+    fn handle_phase_timeout(&mut self, turn: &mut Turn<'_>) {
+        match self.phase {
+            Phase::Handshaking => {
+                self.reason.get_or_insert(CloseReason::HandshakeTimeout);
+                self.client.end_output(true, turn);
+                self.linger(turn);
+            }
+            Phase::Connecting => self.abandon_due = true,
+            Phase::Relaying | Phase::Refusing | Phase::Closing => self.give_up(turn),
+            Phase::Closed => {}
+        }
+    }
+
+    /// Nothing more is waited for.
+    fn give_up(&mut self, turn: &mut Turn<'_>) {
+        for leg in [&mut self.client, &mut self.backend] {
+            leg.input = Input::Eof;
+            if leg.output != Output::Ended {
+                leg.break_output(turn);
+            }
+        }
+    }
+
+    /// Starts the time that a client has to end its side, once nothing more goes to it.
+    pub(super) fn handle_output_ended(&mut self, side: super::Side, now: Time) {
+        if side == super::Side::Client {
+            let backend_listens = self.phase == Phase::Relaying && self.backend.output == Output::Open;
+            let grace = if backend_listens { BACKEND_ENDED_GRACE } else { LINGER };
+            self.phase_deadline = Some(now + grace);
+        }
+    }
+
+    /// From here on closes as soon as nothing is owed and nothing has moved for `quiet`. A session that is owed
+    /// something goes on; the shard cuts it off at the end.
+    pub fn begin_drain(&mut self, quiet: Duration, now: Time) {
+        self.drain = Some((now, quiet));
+    }
+}

@@ -1,0 +1,291 @@
+//! A session between a rustls client and a scripted backend, without a socket: what the tests drive.
+
+use std::io::{Read, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall::io::Errno;
+use ringwall::metrics::Tally;
+use ringwall::pool::{Pool, SendBuf};
+use ringwall::session::coalescer::Threshold;
+use ringwall::session::{Options, Output, Refusal, Session, Side, Turn};
+use ringwall::time::Time;
+use ringwall::tls::{Acceptor, Identity};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// The options most tests use.
+pub fn options() -> Options {
+    Options {
+        send_buffer_bytes: 256 * 1024,
+        coalesce: Threshold::Bytes(64 * 1024),
+        handshake_timeout: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(5),
+        half_close_timeout: Duration::from_secs(30),
+        idle_timeout: None,
+    }
+}
+
+/// A listener's certificate and a client configuration that trusts it.
+pub struct Credentials {
+    pub identity: Identity,
+    pub client: Arc<ClientConfig>,
+}
+
+impl Credentials {
+    /// An Ed25519 certificate: its signatures all have one length, so runs can be compared byte by byte.
+    pub fn new() -> Self {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(vec!["ringwall.test".into()]).unwrap().self_signed(&key).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (chain_file, key_file) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+        std::fs::write(&chain_file, certificate.pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Self { identity: Identity::load(&chain_file, &key_file).unwrap(), client: Arc::new(client) }
+    }
+
+    pub fn client(&self) -> Client {
+        let name = ServerName::try_from("ringwall.test").unwrap();
+        let mut tls = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
+        tls.set_buffer_limit(None);
+        Client { tls, plaintext: Vec::new(), closed: false }
+    }
+}
+
+/// The client's end of the TLS connection.
+pub struct Client {
+    pub tls: ClientConnection,
+    /// Everything received so far.
+    pub plaintext: Vec<u8>,
+    /// Whether the session's close_notify has come.
+    pub closed: bool,
+}
+
+impl Client {
+    pub fn write(&mut self, plaintext: &[u8]) {
+        self.tls.writer().write_all(plaintext).unwrap();
+    }
+
+    pub fn take_ciphertext(&mut self) -> Vec<u8> {
+        let mut wire = Vec::new();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut wire).unwrap();
+        }
+        wire
+    }
+
+    fn feed(&mut self, mut wire: &[u8]) {
+        while !wire.is_empty() {
+            self.tls.read_tls(&mut wire).unwrap();
+            let state = self.tls.process_new_packets().expect("the session speaks TLS");
+            let mut plaintext = vec![0; state.plaintext_bytes_to_read()];
+            self.tls.reader().read_exact(&mut plaintext).unwrap();
+            self.plaintext.extend_from_slice(&plaintext);
+            self.closed |= state.peer_has_closed();
+        }
+    }
+}
+
+/// A session and everything around it.
+pub struct World {
+    pub session: Session,
+    pub client: Client,
+    pub pool: Pool,
+    pub tally: Tally,
+    pub now: Time,
+    /// Bytes the session has sent to each side.
+    pub raw_to_client: Vec<u8>,
+    pub to_backend: Vec<u8>,
+    /// The lengths of the sends to each side.
+    pub sends_to_client: Vec<usize>,
+    pub sends_to_backend: Vec<usize>,
+    /// A side that does not read: its sends stay in flight.
+    pub blocked: [bool; 2],
+    in_flight: [Option<SendBuf>; 2],
+    /// What the session has asked for so far.
+    pub dials: u32,
+    pub abandoned: u32,
+    pub fin_to_client: bool,
+    pub fin_to_backend: bool,
+    pub closed: bool,
+    /// The client's TLS is not fed any more: it speaks in plain text or not at all.
+    pub client_is_raw: bool,
+}
+
+const fn index(side: Side) -> usize {
+    match side {
+        Side::Client => 0,
+        Side::Backend => 1,
+    }
+}
+
+impl World {
+    pub fn new(credentials: &Credentials, options: Options) -> Self {
+        Self::with_refusal(credentials, options, None)
+    }
+
+    pub fn with_refusal(credentials: &Credentials, options: Options, refusal: Option<Refusal>) -> Self {
+        let acceptor = Acceptor::new(&credentials.identity, &ringwall::tls::Options::default()).unwrap();
+        let now = Time::from_nanos(1_000_000_000);
+        Self {
+            session: Session::new(acceptor.engine(), Rc::new(options), refusal, now),
+            client: credentials.client(),
+            pool: Pool::new(),
+            tally: Tally::default(),
+            now,
+            raw_to_client: Vec::new(),
+            to_backend: Vec::new(),
+            sends_to_client: Vec::new(),
+            sends_to_backend: Vec::new(),
+            blocked: [false; 2],
+            in_flight: [None, None],
+            dials: 0,
+            abandoned: 0,
+            fin_to_client: false,
+            fin_to_backend: false,
+            closed: false,
+            client_is_raw: false,
+        }
+    }
+
+    /// A session that is connected on both sides.
+    pub fn connected(credentials: &Credentials, options: Options) -> Self {
+        let mut world = Self::new(credentials, options);
+        world.shake_hands();
+        assert_eq!(world.dials, 1);
+        world.turn(Session::handle_connected);
+        world
+    }
+
+    /// Calls into the session and then does what it asks for, as a shard does at the end of a batch.
+    pub fn turn(&mut self, call: impl FnOnce(&mut Session, &mut Turn<'_>)) {
+        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        call(&mut self.session, &mut turn);
+        self.settle();
+    }
+
+    pub fn settle(&mut self) {
+        loop {
+            let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            match self.session.poll(&mut turn) {
+                None => return,
+                Some(Output::Dial) => self.dials += 1,
+                Some(Output::AbandonDial) => self.abandoned += 1,
+                Some(Output::Send(side, buffer)) => self.send(side, buffer),
+                Some(Output::ShutdownWrite(Side::Client)) => self.fin_to_client = true,
+                Some(Output::ShutdownWrite(Side::Backend)) => self.fin_to_backend = true,
+                Some(Output::Close) => {
+                    assert!(!self.closed, "closed twice");
+                    self.closed = true;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, side: Side, buffer: SendBuf) {
+        let in_flight = &mut self.in_flight[index(side)];
+        assert!(in_flight.is_none(), "two sends in flight to {side:?}");
+        assert!(!self.closed, "a send after the close");
+        match side {
+            Side::Client => {
+                assert!(!self.fin_to_client, "a send behind FIN");
+                self.sends_to_client.push(buffer.len());
+            }
+            Side::Backend => {
+                assert!(!self.fin_to_backend, "a send behind FIN");
+                self.sends_to_backend.push(buffer.len());
+            }
+        }
+        *in_flight = Some(buffer);
+        if !self.blocked[index(side)] {
+            self.complete_send(side, None);
+        }
+    }
+
+    /// Completes the send in flight: all of it, or `Some(Err)`, or only so many bytes.
+    pub fn complete_send(&mut self, side: Side, outcome: Option<Result<usize, Errno>>) {
+        let Some(buffer) = self.in_flight[index(side)].take() else { return };
+        let result = outcome.unwrap_or(Ok(buffer.len()));
+        let sent = buffer.data()[..result.unwrap_or(0)].to_vec();
+        match side {
+            Side::Client => {
+                self.raw_to_client.extend_from_slice(&sent);
+                if !self.client_is_raw {
+                    self.client.feed(&sent);
+                }
+            }
+            Side::Backend => self.to_backend.extend_from_slice(&sent),
+        }
+        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        self.session.handle_sent(side, buffer, result, &mut turn);
+    }
+
+    /// A side reads again.
+    pub fn unblock(&mut self, side: Side) {
+        self.blocked[index(side)] = false;
+        self.complete_send(side, None);
+        self.settle();
+    }
+
+    pub fn receive(&mut self, side: Side, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        self.turn(|session, turn| session.handle_received(side, &mut bytes, turn));
+    }
+
+    pub fn end(&mut self, side: Side, error: Option<Errno>) {
+        self.turn(|session, turn| session.handle_end(side, error, turn));
+    }
+
+    /// Lets what the client's TLS has to say reach the session.
+    pub fn deliver_client(&mut self) {
+        let wire = self.client.take_ciphertext();
+        if !wire.is_empty() {
+            self.receive(Side::Client, &wire);
+        }
+        while self.session.wants_turn() {
+            self.turn(Session::resume);
+        }
+    }
+
+    pub fn client_says(&mut self, plaintext: &[u8]) {
+        self.client.write(plaintext);
+        self.deliver_client();
+    }
+
+    pub fn shake_hands(&mut self) {
+        for _ in 0..8 {
+            self.deliver_client();
+        }
+        assert!(!self.client.tls.is_handshaking() && !self.session.is_handshaking());
+    }
+
+    pub fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.turn(Session::handle_timeout);
+    }
+
+    /// What a shard does with a session that is over; afterwards no buffer may be out.
+    pub fn bury(mut self) {
+        for side in Side::BOTH {
+            self.complete_send(side, Some(Err(Errno(125))));
+        }
+        self.session.release(&mut self.pool);
+        assert_eq!(self.pool.lent_bytes(), 0, "a buffer is lost");
+    }
+}
+
+impl World {
+    /// Completes the send in flight with at most `sent` bytes, as a send that was cut short.
+    pub fn complete_send_partially(&mut self, side: Side, sent: usize) {
+        let len = self.in_flight[index(side)].as_ref().map_or(0, SendBuf::len);
+        if len > 0 {
+            self.complete_send(side, Some(Ok(sent.min(len))));
+            self.settle();
+        }
+    }
+}
