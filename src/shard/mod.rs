@@ -1,0 +1,557 @@
+//! One core's event loop: it owns a driver, a table of sessions, and everything these need. It shares nothing.
+//!
+//! This is the only place that knows both sessions and io. It carries bytes and completions to sessions, and what
+//! sessions ask for to the driver; it parses nothing and decides nothing about bytes.
+//!
+//! One turn: enter the kernel once; take hand-offs; serve the batch of completions, data before handshakes; let those
+//! whose budget ended go on; fire timers; settle each session that was touched, which starts at most one send per
+//! side; publish once.
+//!
+//! Invariants:
+//! - A lease is recycled in the turn it came, but for those of handshakes that wait for their budget.
+//! - A slot is freed when nothing of its session is in flight; a socket is closed only then.
+//! - The steady state does not allocate, lock, or make a system call of its own besides the one enter.
+//!
+//! Read `tests/simulation/main.rs` first: it drives this loop on a simulated kernel.
+
+mod backends;
+pub mod links;
+mod settle;
+mod socket;
+mod table;
+mod timers;
+mod token;
+
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use backends::Backend;
+
+use crate::events::Event;
+use crate::io::{BufferGroup, Completion, Driver, Errno, Fd, Lease, Op, Outcome, SocketOptions, Wait};
+use crate::load::Load;
+use crate::metrics::Tally;
+use crate::pool::{Pool, SendBuf};
+use crate::session::close::CloseReason;
+use crate::session::{self, Refusal, Session, Side, Turn};
+use crate::shard::backends::Rotation;
+use crate::shard::links::Links;
+use crate::shard::socket::{Receive, Socket};
+use crate::shard::table::{Entry, Table};
+use crate::shard::timers::Timers;
+use crate::shard::token::{Purpose, SLOTS_MAX, SessionId};
+use crate::time::Time;
+use crate::tls::Acceptor;
+
+/// Completions served in one turn; the rest waits in the completion queue. Bounds how long a send that is due waits.
+const COMPLETIONS_PER_TURN_MAX: usize = 2048;
+
+/// Hand-offs taken in one turn.
+const HANDOFFS_PER_TURN_MAX: usize = 64;
+
+/// Messages of unfinished handshakes served in one turn, after the data: about 1 ms with ECDSA keys.
+const HANDSHAKE_MESSAGES_PER_TURN_MAX: usize = 8;
+
+/// Received messages of handshakes that may wait for a later turn; beyond this they are served at once, so that
+/// waiting handshakes never hold more than this many receive buffers.
+const HANDSHAKE_MESSAGES_WAITING_MAX: usize = 256;
+
+/// What the dispatcher tells a shard.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Serve this client.
+    Serve(Handoff),
+    /// A session has been pending for this long: report it if it is blocked both ways.
+    Inspect {
+        /// The session's slot.
+        slot: u32,
+        /// How long its flag has been up.
+        pending: Duration,
+    },
+    /// No client follows: close each session once it is owed nothing and has been quiet for this long or a little
+    /// more, and end when all are closed.
+    Drain {
+        /// The shortest quiet time.
+        quiet: Duration,
+    },
+    /// Close all that is left.
+    CutOff,
+}
+
+/// An accepted client on its way to its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// The accepted socket.
+    pub client: Fd,
+    /// The listener's index.
+    pub listener: u16,
+    /// Set when the client is only to be told why it is not served.
+    pub refusal: Option<Refusal>,
+    /// The dispatcher's counter that the session's end is counted in.
+    pub counter: u16,
+}
+
+/// What a shard is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The shard's number.
+    pub id: u16,
+    /// Sessions it can hold, refused ones included.
+    pub slots_max: usize,
+    /// Bytes that its sessions may hold before those that hold some take no more.
+    pub memory_bytes: usize,
+    /// Set on every socket towards a server.
+    pub socket: SocketOptions,
+    /// Where the jitter starts from.
+    pub seed: u64,
+}
+
+/// What a shard knows of a listener.
+#[derive(Debug)]
+pub struct Listener {
+    /// Makes the TLS side of a session.
+    pub acceptor: Acceptor,
+    /// The index of its backend.
+    pub backend: u16,
+    /// What bounds its sessions.
+    pub session: Rc<session::Options>,
+}
+
+/// What a shard leaves behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Everything it counted.
+    pub tally: Tally,
+    /// Sessions that were still owed something at the end.
+    pub cut_off: u64,
+}
+
+/// What a receive brought.
+#[derive(Debug)]
+enum Part {
+    Bytes(Lease),
+    End(Option<Errno>),
+}
+
+/// One core's event loop.
+#[derive(Debug)]
+pub struct Shard<D> {
+    options: Options,
+    driver: D,
+    links: Links,
+    listeners: Vec<Listener>,
+    backends: Vec<Rotation>,
+    table: Table,
+    pool: Pool,
+    tally: Tally,
+    timers: Timers,
+    now: Time,
+    /// Sessions to settle at the end of the turn.
+    touched: Vec<SessionId>,
+    /// Sessions whose budget ended before their records did.
+    resuming: Vec<SessionId>,
+    handshake_parts: VecDeque<(SessionId, Part)>,
+    /// Sessions that wait for memory.
+    short: Vec<SessionId>,
+    scarce: bool,
+    handshakes: u32,
+    pending: u32,
+    draining: Option<Duration>,
+    cut_off: u64,
+    jitter: u64,
+}
+
+impl<D: Driver> Shard<D> {
+    /// A shard without sessions. `backends` are indexed as the listeners name them.
+    #[must_use]
+    pub fn new(options: Options, driver: D, links: Links, listeners: Vec<Listener>, backends: Vec<Backend>) -> Self {
+        let now = driver.now();
+        Self {
+            options,
+            driver,
+            links,
+            listeners,
+            backends: backends.into_iter().map(Rotation::new).collect(),
+            table: Table::new(options.slots_max.min(SLOTS_MAX)),
+            pool: Pool::new(),
+            tally: Tally::default(),
+            timers: Timers::default(),
+            now,
+            touched: Vec::new(),
+            resuming: Vec::new(),
+            handshake_parts: VecDeque::new(),
+            short: Vec::new(),
+            scarce: false,
+            handshakes: 0,
+            pending: 0,
+            draining: None,
+            cut_off: 0,
+            jitter: options.seed | 1,
+        }
+    }
+
+    /// Turns until the dispatcher has said that no client follows and the last session is closed.
+    ///
+    /// # Errors
+    /// What the ring itself failed with; the sessions are lost then.
+    pub fn run(mut self) -> io::Result<Report> {
+        while !self.is_done() {
+            self.turn()?;
+        }
+        Ok(self.report())
+    }
+
+    /// Whether the shard has drained.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.draining.is_some() && self.table.is_empty() && self.handshake_parts.is_empty()
+    }
+
+    /// What has been counted so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let counts = self.driver.counts();
+        let tally = Tally { enters: counts.enters, completion_overflows: counts.overflows, ..self.tally };
+        Report { tally, cut_off: self.cut_off }
+    }
+
+    /// One turn of the loop.
+    ///
+    /// # Errors
+    /// What the ring itself failed with.
+    pub fn turn(&mut self) -> io::Result<()> {
+        let idle_since = self.driver.now();
+        let wait = self.wait();
+        self.driver.enter(wait)?;
+        self.links.mailbox.awake();
+        self.now = self.driver.now();
+        self.links.meter.record(idle_since, self.now);
+        self.tally.turns += 1;
+
+        self.take_orders();
+        self.serve_completions();
+        self.serve_handshakes();
+        self.serve_resuming();
+        self.fire_timers();
+        self.update_scarcity();
+        self.settle_touched();
+        self.publish();
+        Ok(())
+    }
+
+    fn wait(&self) -> Wait {
+        let has_work = !self.resuming.is_empty() || !self.handshake_parts.is_empty();
+        if has_work || !self.links.mailbox.going_to_sleep() {
+            return Wait::No;
+        }
+        self.timers.next().map_or(Wait::Forever, Wait::Until)
+    }
+
+    fn take_orders(&mut self) {
+        for _ in 0..HANDOFFS_PER_TURN_MAX {
+            let Some(order) = self.links.mailbox.receive() else { break };
+            match order {
+                Order::Serve(handoff) => self.serve(handoff),
+                Order::Inspect { slot, pending } => self.inspect(slot, pending),
+                Order::Drain { quiet } => self.begin_drain(quiet),
+                Order::CutOff => self.cut_off(),
+            }
+        }
+    }
+
+    fn serve(&mut self, handoff: Handoff) {
+        if self.table.is_full() {
+            self.driver.close(handoff.client);
+            self.links.load.count_ended(handoff.counter);
+            return;
+        }
+        let (_, client_address) = self.driver.socket_addresses(handoff.client);
+        let listener = &self.listeners[usize::from(handoff.listener)];
+        let engine = listener.acceptor.engine();
+        let session = Session::new(engine, Rc::clone(&listener.session), handoff.refusal, self.now);
+        let id = self.table.insert(Entry {
+            session,
+            generation: 0,
+            listener: handoff.listener,
+            counter: handoff.counter,
+            client: Socket::new(handoff.client),
+            client_address,
+            backend: None,
+            connect: None,
+            server: None,
+            attempts: 0,
+            server_local_port: None,
+            detail: None,
+            touched: false,
+            closing: false,
+            pending: false,
+            handshaking: true,
+            handshake_parts: 0,
+            short: false,
+            timer: None,
+        });
+        self.tally.sessions += 1;
+        self.handshakes += 1;
+        if let Some(quiet) = self.draining {
+            self.begin_drain_of(id, quiet);
+        }
+        self.touch(id);
+    }
+
+    fn inspect(&mut self, slot: u32, pending: Duration) {
+        if let Some(entry) = self.table.entry_in(slot)
+            && entry.session.is_blocked_both_ways()
+        {
+            let (client, listener) = (entry.client_address, entry.listener);
+            self.links.events.send(Event::Stalled { client, listener, pending });
+        }
+    }
+
+    fn begin_drain(&mut self, quiet: Duration) {
+        self.draining = Some(quiet);
+        for id in self.table.ids().collect::<Vec<_>>() {
+            self.begin_drain_of(id, quiet);
+            self.touch(id);
+        }
+    }
+
+    /// Spreads the ends of quiet sessions over four quiet times, so that their clients do not all come back at once.
+    fn begin_drain_of(&mut self, id: SessionId, quiet: Duration) {
+        // xorshift64 (Marsaglia, 2003): spread is all that is asked of it.
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        let jitter = quiet.mul_f64((self.jitter >> 11) as f64 / (1_u64 << 53) as f64 * 3.0);
+        let now = self.now;
+        if let Some(entry) = self.table.entry(id) {
+            entry.session.begin_drain(quiet + jitter, now);
+        }
+    }
+
+    fn cut_off(&mut self) {
+        for id in self.table.ids().collect::<Vec<_>>() {
+            let Some(entry) = self.table.entry(id) else { continue };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            if entry.session.close(CloseReason::CutOff, turn) {
+                self.cut_off += 1;
+            }
+            self.touch(id);
+        }
+    }
+
+    fn serve_completions(&mut self) {
+        for _ in 0..COMPLETIONS_PER_TURN_MAX {
+            let Some(completion) = self.driver.next_completion() else { break };
+            self.handle_completion(completion);
+        }
+    }
+
+    fn handle_completion(&mut self, completion: Completion) {
+        let Some((id, purpose)) = token::decode(completion.token) else { return };
+        match (completion.outcome, purpose) {
+            (Outcome::Received { result, data_waits }, Purpose::Receive(side)) => {
+                self.handle_received(id, side, result, data_waits, completion.more);
+            }
+            (Outcome::Sent { buffer, result }, Purpose::Send(side)) => self.handle_sent(id, side, buffer, result),
+            (Outcome::Connected(result), Purpose::Connect) => self.handle_connected(id, result),
+            (outcome, purpose) => unreachable!("{purpose:?} completed as {outcome:?}"),
+        }
+        self.touch(id);
+    }
+
+    fn handle_received(
+        &mut self,
+        id: SessionId,
+        side: Side,
+        result: Result<Option<Lease>, Errno>,
+        data_waits: bool,
+        more: bool,
+    ) {
+        let Some(entry) = self.table.entry(id) else {
+            self.tally.stale_completions += 1;
+            if let Ok(Some(lease)) = result {
+                self.driver.recycle(lease);
+            }
+            return;
+        };
+        let defers = side == Side::Client && (entry.handshaking || entry.handshake_parts > 0);
+        if let Some(socket) = entry.socket_mut(side) {
+            if !more {
+                socket.receive = Receive::Idle;
+            }
+            if let Ok(Some(lease)) = &result {
+                socket.observe(lease.len, self.driver.buffer_bytes(lease.group), data_waits);
+            }
+        }
+        let part = match result {
+            Ok(Some(lease)) => {
+                self.tally.receives += 1;
+                Part::Bytes(lease)
+            }
+            Err(Errno(libc::ENOBUFS)) => {
+                self.tally.receives_without_buffer += 1;
+                return;
+            }
+            Err(Errno(libc::ECANCELED)) => return,
+            Ok(None) => Part::End(None),
+            Err(errno) => Part::End(Some(errno)),
+        };
+        if defers {
+            entry.handshake_parts += 1;
+            self.handshake_parts.push_back((id, part));
+        } else {
+            self.deliver(id, side, part);
+        }
+    }
+
+    fn deliver(&mut self, id: SessionId, side: Side, part: Part) {
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let session = self.table.entry(id).filter(|entry| !entry.closing).map(|entry| &mut entry.session);
+        match part {
+            Part::Bytes(lease) => {
+                if let Some(session) = session {
+                    session.handle_received(side, self.driver.bytes_mut(&lease), turn);
+                }
+                self.driver.recycle(lease);
+            }
+            Part::End(error) => {
+                if let Some(session) = session {
+                    session.handle_end(side, error, turn);
+                }
+            }
+        }
+    }
+
+    fn handle_sent(&mut self, id: SessionId, side: Side, buffer: SendBuf, result: Result<usize, Errno>) {
+        let entry = self.table.entry(id).expect("a slot is not reused while its send is in flight");
+        if let Some(socket) = entry.socket_mut(side) {
+            socket.send = None;
+        }
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        entry.session.handle_sent(side, buffer, result, turn);
+    }
+
+    fn handle_connected(&mut self, id: SessionId, result: Result<(), Errno>) {
+        let entry = self.table.entry(id).expect("a slot is not reused while its connect is in flight");
+        entry.connect = None;
+        if entry.closing {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                if let Some(backend) = &entry.backend {
+                    let (own, _) = self.driver.socket_addresses(backend.fd);
+                    entry.server_local_port = own.map(|address| address.port());
+                }
+                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+                entry.session.handle_connected(turn);
+            }
+            Err(errno) => self.handle_dial_failed(id, errno),
+        }
+    }
+
+    /// Serves what has come of unfinished handshakes, as far as the budget goes.
+    fn serve_handshakes(&mut self) {
+        for served in 0.. {
+            let waiting = self.handshake_parts.len();
+            if served >= HANDSHAKE_MESSAGES_PER_TURN_MAX && waiting <= HANDSHAKE_MESSAGES_WAITING_MAX {
+                return;
+            }
+            let Some((id, part)) = self.handshake_parts.pop_front() else { return };
+            if let Some(entry) = self.table.entry(id) {
+                entry.handshake_parts -= 1;
+            }
+            self.deliver(id, Side::Client, part);
+            self.touch(id);
+        }
+    }
+
+    fn serve_resuming(&mut self) {
+        for index in 0..self.resuming.len() {
+            let id = self.resuming[index];
+            if let Some(entry) = self.table.entry(id) {
+                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+                entry.session.resume(turn);
+                self.touch(id);
+            }
+        }
+        self.resuming.clear();
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some((at, id)) = self.timers.take_due(self.now) {
+            let Some(entry) = self.table.entry(id) else { continue };
+            if entry.timer == Some(at) {
+                entry.timer = None;
+            }
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            entry.session.handle_timeout(turn);
+            self.touch(id);
+        }
+    }
+
+    /// Beyond the memory budget, sessions that hold bytes take no more. Below it again, those that waited go on, the
+    /// oldest first.
+    fn update_scarcity(&mut self) {
+        let lent = self.pool.lent_bytes();
+        if lent > self.options.memory_bytes {
+            self.scarce = true;
+        } else if self.scarce && lent <= self.options.memory_bytes / 4 * 3 {
+            self.scarce = false;
+            let mut short = std::mem::take(&mut self.short);
+            short.sort_by_key(|&id| self.table.entry(id).map(|entry| entry.session.started()));
+            for id in short {
+                if let Some(entry) = self.table.entry(id) {
+                    entry.short = false;
+                }
+                self.touch(id);
+            }
+        }
+    }
+
+    fn touch(&mut self, id: SessionId) {
+        if let Some(entry) = self.table.entry(id)
+            && !entry.touched
+        {
+            entry.touched = true;
+            self.touched.push(id);
+        }
+    }
+
+    fn publish(&mut self) {
+        if self.links.pending.flush() && self.links.dispatcher_doorbell.needs_ring() {
+            self.driver.push(token::NO_ONE, Op::Ring { ring: self.links.dispatcher });
+        }
+        if let Some(event) = self.links.events.wake_due() {
+            self.driver.push(token::NO_ONE, Op::Notify { event });
+        }
+        let busy_permille = self.links.meter.busy_permille(self.driver.now());
+        let load = Load { pending: self.pending, handshakes: self.handshakes, busy_permille };
+        self.links.load.publish(load);
+    }
+
+    /// Bytes that the shard's sessions hold.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.pool.lent_bytes()
+    }
+
+    /// Open sessions.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The driver, for a test to look at.
+    #[must_use]
+    pub const fn driver(&self) -> &D {
+        &self.driver
+    }
+}
+
+/// The group a receive of a socket draws from.
+const fn group(bulk: bool) -> BufferGroup {
+    if bulk { BufferGroup::Large } else { BufferGroup::Small }
+}

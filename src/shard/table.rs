@@ -1,0 +1,126 @@
+//! The sessions of a shard, and what of each is in flight.
+//!
+//! Invariant: a slot is freed only when nothing of its session is in flight, and its generation counts up on each
+//! use, so a late completion can never reach another session.
+
+use std::net::SocketAddr;
+
+use slab::Slab;
+
+use super::socket::Socket;
+use super::token::SessionId;
+use crate::io::OpId;
+use crate::session::{Session, Side};
+use crate::time::Time;
+
+/// A session and its place in the world.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) session: Session,
+    pub(super) generation: u32,
+    pub(super) listener: u16,
+    /// The dispatcher's counter that its end is counted in.
+    pub(super) counter: u16,
+    pub(super) client: Socket,
+    pub(super) client_address: Option<SocketAddr>,
+    pub(super) backend: Option<Socket>,
+    pub(super) connect: Option<OpId>,
+    /// The server dialled last, and how many have been tried.
+    pub(super) server: Option<u16>,
+    pub(super) attempts: u16,
+    pub(super) server_local_port: Option<u16>,
+    /// Why the last attempt to reach a server failed, or what else the log should say.
+    pub(super) detail: Option<Box<str>>,
+    /// Already in the list of sessions to settle at the end of the turn.
+    pub(super) touched: bool,
+    /// The session has said [`Output::Close`](crate::session::Output::Close).
+    pub(super) closing: bool,
+    pub(super) pending: bool,
+    pub(super) handshaking: bool,
+    /// Parts of its handshake that wait for their budget; what comes later must not overtake them.
+    pub(super) handshake_parts: u32,
+    /// Already in the list of sessions that wait for memory.
+    pub(super) short: bool,
+    /// When the earliest timer set for it fires.
+    pub(super) timer: Option<Time>,
+}
+
+impl Entry {
+    pub(super) const fn socket_mut(&mut self, side: Side) -> Option<&mut Socket> {
+        match side {
+            Side::Client => Some(&mut self.client),
+            Side::Backend => self.backend.as_mut(),
+        }
+    }
+
+    /// Whether an operation's final completion is still to come.
+    pub(super) fn is_busy(&self) -> bool {
+        self.client.is_busy() || self.connect.is_some() || self.backend.as_ref().is_some_and(Socket::is_busy)
+    }
+}
+
+/// The session table.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Slab<Entry>,
+    generations: Vec<u32>,
+    slots_max: usize,
+}
+
+impl Table {
+    pub(super) fn new(slots_max: usize) -> Self {
+        Self { entries: Slab::new(), generations: Vec::new(), slots_max }
+    }
+
+    /// Whether every slot is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= self.slots_max
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Gives `entry` a slot. The table must not be full.
+    pub(super) fn insert(&mut self, mut entry: Entry) -> SessionId {
+        let vacant = self.entries.vacant_entry();
+        let slot = vacant.key();
+        if slot == self.generations.len() {
+            self.generations.push(0);
+        }
+        let generation = self.generations[slot];
+        entry.generation = generation;
+        vacant.insert(entry);
+        SessionId { slot: u32::try_from(slot).expect("slots are bounded to 24 bits"), generation }
+    }
+
+    /// The session, unless its slot has passed on.
+    pub(super) fn entry(&mut self, id: SessionId) -> Option<&mut Entry> {
+        self.entries.get_mut(id.slot as usize).filter(|entry| entry.generation == id.generation)
+    }
+
+    /// The session in `slot`, whichever it is.
+    pub(super) fn entry_in(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(slot as usize)
+    }
+
+    /// Frees the slot.
+    pub(super) fn remove(&mut self, id: SessionId) -> Entry {
+        let entry = self.entries.remove(id.slot as usize);
+        let generation = &mut self.generations[id.slot as usize];
+        *generation = generation.wrapping_add(1);
+        entry
+    }
+
+    /// Every session's name.
+    pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.entries.iter().map(|(slot, entry)| SessionId {
+            slot: u32::try_from(slot).expect("slots are bounded to 24 bits"),
+            generation: entry.generation,
+        })
+    }
+}
