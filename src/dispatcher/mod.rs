@@ -1,0 +1,491 @@
+//! Accepts clients and hands each to a shard. One thread with its own ring; it sees neither ciphertext nor plaintext.
+//!
+//! It never waits for a shard: a full mailbox means another shard, and when all are full, accepting pauses until one
+//! has room. Nobody who has been accepted is lost on the way.
+//!
+//! Invariants:
+//! - An accepted socket is in exactly one place: the backlog here, a mailbox, or a shard.
+//! - The dispatcher never asks a session anything; what it knows of them, shards have published.
+//! - When nothing happens it sleeps without a timer.
+
+mod admission;
+mod pending;
+pub mod placement;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use admission::REFUSALS_MAX;
+
+use crate::dispatcher::admission::{Admission, Verdict};
+use crate::dispatcher::pending::PendingList;
+use crate::dispatcher::placement::{Candidate, Placement};
+use crate::events::{Event, EventSender};
+use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, RingHandle, Token, Wait};
+use crate::load::LoadCell;
+use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
+use crate::shard::{Handoff, Order};
+use crate::time::Time;
+
+/// How long accepting pauses when the system has no file descriptor or memory to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How soon a full mailbox is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// How often pending sessions are looked through, while there are any.
+const PENDING_CHECK: Duration = Duration::from_secs(1);
+
+/// The shortest time a session must have been quiet to be closed in a drain.
+const DRAIN_QUIET: Duration = Duration::from_millis(100);
+
+/// Names the receive on the wake-up socket; listeners are named by their index.
+const WAKE_TOKEN: Token = Token(u64::MAX);
+
+/// Names what nobody waits for.
+const NO_ONE: Token = Token(u64::MAX - 1);
+
+/// What the control plane tells the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
+    Drain {
+        /// How long sessions that are owed something may go on.
+        timeout: Duration,
+    },
+    /// Every shard has ended.
+    End,
+}
+
+/// What the dispatcher is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Open connections over all listeners beyond which clients are refused.
+    pub connections_max: u64,
+    /// Where the draws of placement start from.
+    pub seed: u64,
+}
+
+/// A listening socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// The socket.
+    pub socket: Fd,
+    /// Open connections beyond which its clients are refused.
+    pub connections_max: u64,
+}
+
+/// A shard as the dispatcher reaches it.
+#[derive(Debug)]
+pub struct Port {
+    /// Orders to it.
+    pub mailbox: Sender<Order>,
+    /// How it is woken.
+    pub ring: RingHandle,
+    /// What it says of its load.
+    pub load: Arc<LoadCell>,
+    /// Its pending flags.
+    pub pending: PendingReader,
+}
+
+/// The dispatcher's ties to the control plane and its own doorbell.
+#[derive(Debug)]
+pub struct Links {
+    /// The control plane's commands.
+    pub commands: Receiver<Command>,
+    /// A stream socket on which one byte arrives for each command.
+    pub wake: Fd,
+    /// What shards look at before they ring.
+    pub doorbell: Doorbell,
+    /// What the log should say.
+    pub events: EventSender,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    /// To be armed.
+    Idle,
+    Armed(OpId),
+    Cancelled,
+    /// The system gave no more; armed again at this time.
+    Paused(Time),
+}
+
+#[derive(Debug)]
+struct ListenerState {
+    listener: Listener,
+    accepting: Accepting,
+    /// The log has been told that accepting is paused.
+    told: bool,
+}
+
+#[derive(Debug)]
+struct ShardState {
+    port: Port,
+    handed: u64,
+    /// Orders that found no room; they go before any other.
+    unsent: VecDeque<Order>,
+    ring_due: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Accepting,
+    /// Listeners are being cancelled; then what waits in their queues is taken.
+    Stopping {
+        cut_off_at: Time,
+    },
+    /// The shards drain.
+    Draining {
+        cut_off_at: Time,
+    },
+    /// The last order has been given.
+    CutOff,
+    Ended,
+}
+
+/// Accepts clients and hands them to shards.
+#[derive(Debug)]
+pub struct Dispatcher<D> {
+    driver: D,
+    links: Links,
+    listeners: Vec<ListenerState>,
+    shards: Vec<ShardState>,
+    admission: Admission,
+    placement: Placement,
+    pending: PendingList,
+    pending_check_at: Time,
+    /// Accepted clients that found every mailbox full.
+    backlog: VecDeque<Handoff>,
+    candidates: Vec<Candidate>,
+    wake_armed: bool,
+    phase: Phase,
+    now: Time,
+}
+
+impl<D: Driver> Dispatcher<D> {
+    /// A dispatcher over at least one shard. The sockets listen already.
+    #[must_use]
+    pub fn new(options: Options, driver: D, links: Links, listeners: Vec<Listener>, ports: Vec<Port>) -> Self {
+        let cells = ports.iter().map(|port| Arc::clone(&port.load)).collect();
+        let listeners_max = listeners.iter().map(|listener| listener.connections_max).collect();
+        let shard = |port| ShardState { port, handed: 0, unsent: VecDeque::new(), ring_due: false };
+        let now = driver.now();
+        Self {
+            driver,
+            links,
+            admission: Admission::new(options.connections_max, listeners_max, cells),
+            listeners: listeners
+                .into_iter()
+                .map(|listener| ListenerState { listener, accepting: Accepting::Idle, told: false })
+                .collect(),
+            candidates: Vec::with_capacity(ports.len()),
+            shards: ports.into_iter().map(shard).collect(),
+            placement: Placement::new(options.seed),
+            pending: PendingList::default(),
+            pending_check_at: now,
+            backlog: VecDeque::new(),
+            wake_armed: false,
+            phase: Phase::Accepting,
+            now,
+        }
+    }
+
+    /// Turns until told to end.
+    ///
+    /// # Errors
+    /// What the ring itself failed with.
+    pub fn run(mut self) -> io::Result<()> {
+        while !self.is_done() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the dispatcher has been told to end.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// One turn of the loop.
+    ///
+    /// # Errors
+    /// What the ring itself failed with.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.arm();
+        let wait = self.wait();
+        self.driver.enter(wait)?;
+        self.links.doorbell.awake();
+        self.now = self.driver.now();
+        while let Some(completion) = self.driver.next_completion() {
+            self.handle_completion(completion);
+        }
+        while let Some(command) = self.links.commands.receive() {
+            self.handle_command(command);
+        }
+        self.send_unsent();
+        self.hand_over_backlog();
+        self.update_pending();
+        self.advance();
+        self.ring_shards();
+        Ok(())
+    }
+
+    fn arm(&mut self) {
+        if !self.wake_armed {
+            self.wake_armed = true;
+            self.driver.push(WAKE_TOKEN, Op::ReceiveMany { socket: self.links.wake });
+        }
+        if self.phase != Phase::Accepting || !self.backlog.is_empty() {
+            return;
+        }
+        for (index, state) in self.listeners.iter_mut().enumerate() {
+            let due = match state.accepting {
+                Accepting::Idle => true,
+                Accepting::Paused(until) => until <= self.now,
+                Accepting::Armed(_) | Accepting::Cancelled => false,
+            };
+            if due {
+                let op = Op::Accept { listener: state.listener.socket };
+                state.accepting = Accepting::Armed(self.driver.push(Token(index as u64), op));
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Wait {
+        if let Some(at) = self.next_time() {
+            return Wait::Until(at);
+        }
+        self.links.doorbell.going_to_sleep();
+        self.update_pending();
+        self.next_time().map_or(Wait::Forever, Wait::Until)
+    }
+
+    /// When there is something to do though nothing happens.
+    fn next_time(&self) -> Option<Time> {
+        let retries = !self.backlog.is_empty() || self.shards.iter().any(|shard| !shard.unsent.is_empty());
+        let accepts = self.listeners.iter().filter_map(|state| match state.accepting {
+            Accepting::Paused(until) if self.phase == Phase::Accepting => Some(until),
+            Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
+        });
+        let cut_off = match self.phase {
+            Phase::Stopping { cut_off_at } | Phase::Draining { cut_off_at } => Some(cut_off_at),
+            Phase::Accepting | Phase::CutOff | Phase::Ended => None,
+        };
+        let pending = (!self.pending.is_empty()).then_some(self.pending_check_at);
+        let retry = retries.then(|| self.now + RETRY);
+        accepts.chain(cut_off).chain(pending).chain(retry).min()
+    }
+
+    fn handle_completion(&mut self, completion: Completion) {
+        match completion.outcome {
+            Outcome::Accepted(result) => self.handle_accepted(completion.token, result, completion.more),
+            Outcome::Received { result, .. } => {
+                self.wake_armed = completion.more;
+                if let Ok(Some(lease)) = result {
+                    self.driver.recycle(lease);
+                }
+            }
+            Outcome::Rung => {}
+            outcome @ (Outcome::Sent { .. } | Outcome::Connected(_)) => {
+                unreachable!("the dispatcher neither sends nor connects: {outcome:?}")
+            }
+        }
+    }
+
+    fn handle_accepted(&mut self, token: Token, result: Result<Fd, Errno>, more: bool) {
+        let index = usize::try_from(token.0).expect("an accept is named by its listener's index");
+        let listener = u16::try_from(index).expect("listeners are numbered with 16 bits");
+        let state = &mut self.listeners[index];
+        if !more {
+            state.accepting = Accepting::Idle;
+        }
+        match result {
+            Ok(client) => {
+                if state.told {
+                    state.told = false;
+                    self.links.events.send(Event::AcceptResumed { listener });
+                }
+                self.admit(client, listener);
+            }
+            // The client was gone before it was accepted, or accepting was cancelled by us.
+            Err(Errno(libc::ECONNABORTED | libc::ECANCELED | libc::EINTR | libc::EAGAIN)) => {}
+            Err(errno) => {
+                state.accepting = Accepting::Paused(self.now + ACCEPT_PAUSE);
+                if !state.told {
+                    state.told = true;
+                    self.links.events.send(Event::AcceptPaused { listener, errno });
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, client: Fd, listener: u16) {
+        let refusals = u16::try_from(self.listeners.len()).expect("listeners are numbered with 16 bits");
+        match self.admission.admit(listener) {
+            Verdict::Admit => self.hand_over(Handoff { client, listener, refusal: None, counter: listener }),
+            Verdict::Refuse(refusal) => {
+                self.hand_over(Handoff { client, listener, refusal: Some(refusal), counter: refusals });
+            }
+            Verdict::Drop => self.driver.close(client),
+        }
+    }
+
+    /// Hands a client to the shard that placement chooses, to any other when its mailbox is full, and keeps it when
+    /// all are.
+    fn hand_over(&mut self, handoff: Handoff) {
+        if !self.backlog.is_empty() {
+            self.backlog.push_back(handoff);
+        } else if let Err(handoff) = self.try_hand_over(handoff) {
+            self.backlog.push_back(handoff);
+            self.pause_accepting();
+        }
+    }
+
+    fn try_hand_over(&mut self, handoff: Handoff) -> Result<(), Handoff> {
+        let counters = self.listeners.len() + 1;
+        self.candidates.clear();
+        self.candidates.extend(self.shards.iter().map(|shard| {
+            let ended: u64 = (0..counters).map(|counter| shard.port.load.ended(counter)).sum();
+            Candidate { sessions: shard.handed.saturating_sub(ended), load: shard.port.load.read() }
+        }));
+        let first = self.placement.choose(&self.candidates);
+        let count = self.shards.len();
+        for index in (first..first + count).map(|index| index % count) {
+            let shard = &mut self.shards[index];
+            if shard.unsent.is_empty() && shard.port.mailbox.send(Order::Serve(handoff)).is_ok() {
+                shard.handed += 1;
+                shard.ring_due = true;
+                return Ok(());
+            }
+        }
+        Err(handoff)
+    }
+
+    fn hand_over_backlog(&mut self) {
+        while let Some(&handoff) = self.backlog.front() {
+            if self.try_hand_over(handoff).is_err() {
+                return;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    fn pause_accepting(&mut self) {
+        for state in &mut self.listeners {
+            if let Accepting::Armed(op) = state.accepting {
+                self.driver.push(NO_ONE, Op::Cancel { op });
+                state.accepting = Accepting::Cancelled;
+            }
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            Command::Drain { timeout } if self.phase == Phase::Accepting => {
+                self.phase = Phase::Stopping { cut_off_at: self.now + timeout };
+                self.pause_accepting();
+            }
+            Command::Drain { .. } => {}
+            Command::End => self.phase = Phase::Ended,
+        }
+    }
+
+    fn update_pending(&mut self) {
+        let was_empty = self.pending.is_empty();
+        for (index, shard) in self.shards.iter_mut().enumerate() {
+            self.pending.update(index, &mut shard.port.pending, self.now);
+        }
+        if was_empty && !self.pending.is_empty() {
+            self.pending_check_at = self.now + PENDING_CHECK;
+        }
+        if self.pending_check_at <= self.now {
+            self.pending_check_at = self.now + PENDING_CHECK;
+            let shards = &mut self.shards;
+            self.pending.take_stalled(self.now, |shard, slot, pending| {
+                shards[shard].unsent.push_back(Order::Inspect { slot, pending });
+            });
+        }
+    }
+
+    /// Takes the next step of a drain when its time has come.
+    fn advance(&mut self) {
+        match self.phase {
+            Phase::Stopping { cut_off_at } => {
+                let waits =
+                    |state: &ListenerState| matches!(state.accepting, Accepting::Armed(_) | Accepting::Cancelled);
+                if !self.listeners.iter().any(waits) {
+                    self.stop_listening();
+                    self.phase = Phase::Draining { cut_off_at };
+                }
+            }
+            Phase::Draining { cut_off_at } if cut_off_at <= self.now => {
+                self.order_all(|| Order::CutOff);
+                self.phase = Phase::CutOff;
+            }
+            Phase::Accepting | Phase::Draining { .. } | Phase::CutOff | Phase::Ended => {}
+        }
+    }
+
+    /// Takes the clients that have connected already, then closes the listeners: a client in the queue of a socket
+    /// that is closed would be reset.
+    fn stop_listening(&mut self) {
+        for index in 0..self.listeners.len() {
+            let socket = self.listeners[index].listener.socket;
+            let listener = u16::try_from(index).expect("listeners are numbered with 16 bits");
+            while let Some(client) = self.driver.accept_waiting(socket) {
+                self.admit(client, listener);
+            }
+            self.driver.close(socket);
+        }
+        self.links.events.send(Event::Draining);
+        self.flush_backlog_into_unsent();
+        self.order_all(|| Order::Drain { quiet: DRAIN_QUIET });
+    }
+
+    /// A drain order is the last word to a shard, so whoever still waits for a mailbox goes before it.
+    fn flush_backlog_into_unsent(&mut self) {
+        let count = self.shards.len();
+        for (index, handoff) in self.backlog.drain(..).enumerate() {
+            let shard = &mut self.shards[index % count];
+            shard.handed += 1;
+            shard.unsent.push_back(Order::Serve(handoff));
+        }
+    }
+
+    fn order_all(&mut self, order: impl Fn() -> Order) {
+        for shard in &mut self.shards {
+            shard.unsent.push_back(order());
+        }
+        self.send_unsent();
+    }
+
+    fn send_unsent(&mut self) {
+        for shard in &mut self.shards {
+            while let Some(order) = shard.unsent.pop_front() {
+                match shard.port.mailbox.send(order) {
+                    Ok(()) => shard.ring_due = true,
+                    Err(order) => {
+                        shard.unsent.push_front(order);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Wakes the shards that sleep on what they were sent, once each.
+    fn ring_shards(&mut self) {
+        for shard in &mut self.shards {
+            if std::mem::take(&mut shard.ring_due) && shard.port.mailbox.needs_ring() {
+                self.driver.push(NO_ONE, Op::Ring { ring: shard.port.ring });
+            }
+        }
+        if let Some(event) = self.links.events.wake_due() {
+            self.driver.push(NO_ONE, Op::Notify { event });
+        }
+    }
+}
