@@ -7,7 +7,7 @@
 //! Invariants:
 //! - A sleeper that announced its sleep and then found its rings empty is rung by the next sender. Both sides put a
 //!   sequentially consistent fence between their write and their read; release and acquire alone lose wake-ups.
-//! - The truth about pending sessions is in cells that only the shard writes. Hints may be lost; then `resync` is set.
+//! - The truth about pending sessions is in cells that only the shard writes. Hints may be lost; then a resync is due.
 //!
 //! Read `tests/mailbox_loom.rs` first: it states the wake-up protocol as a model. `tests/mailbox_model.rs` compares
 //! the queue and the flags with plain collections.
@@ -19,24 +19,24 @@ use sync::{AtomicBool, AtomicU64, Consumer, Ordering, Producer, fence};
 
 /// The primitives underneath, exchanged for loom's in model tests.
 mod sync {
-    #[cfg(not(loom))]
+    #[cfg(not(ringwall_loom))]
     pub(super) use rtrb::{Consumer, Producer};
-    #[cfg(not(loom))]
+    #[cfg(not(ringwall_loom))]
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-    #[cfg(not(loom))]
+    #[cfg(not(ringwall_loom))]
     pub(super) fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         rtrb::RingBuffer::new(capacity)
     }
 
-    #[cfg(loom)]
+    #[cfg(ringwall_loom)]
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-    #[cfg(loom)]
+    #[cfg(ringwall_loom)]
     pub(super) use modelled::{Consumer, Producer, ring};
 
     /// A stand-in for `rtrb` whose two counters are loom's and have the orderings that `rtrb` gives them. The values
     /// lie in a queue that loom does not see, so it adds no ordering of its own.
-    #[cfg(loom)]
+    #[cfg(ringwall_loom)]
     mod modelled {
         use std::collections::VecDeque;
         use std::sync::{Arc, Mutex, PoisonError};
@@ -119,6 +119,8 @@ struct Apart<T>(T);
 /// The sleeper's duties, in this order: [`going_to_sleep`](Self::going_to_sleep); look once more at everything it
 /// reads; wait only if nothing is there; [`awake`](Self::awake) afterwards, waited or not.
 /// The ringer's: make its value visible (a send), then ask [`needs_ring`](Self::needs_ring), then wake the sleeper.
+// Sleeper and ringers all write by exchange, so that their writes have one order in which each saw the one before; it
+// is what lets a model checker follow them, and costs the sleeper nothing beside the system call that follows.
 #[derive(Clone, Default)]
 pub struct Doorbell(Arc<Apart<AtomicBool>>);
 
@@ -131,13 +133,13 @@ impl Doorbell {
 
     /// Announces a sleep. What was sent before any ringer could see this must now be looked for once more.
     pub fn going_to_sleep(&self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        self.0.0.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Ends the sleep. A ring that was already promised may still arrive and means nothing then.
     pub fn awake(&self) {
-        self.0.0.store(false, Ordering::Relaxed);
+        self.0.0.swap(false, Ordering::Relaxed);
     }
 
     /// Whether the caller must wake the sleeper; at most one caller per sleep is told so.
@@ -255,7 +257,8 @@ pub struct PendingHint {
 /// The truth about pending flags: written by the shard, read by the dispatcher when hints were lost.
 struct PendingFlags {
     words: Box<[AtomicU64]>,
-    resync: AtomicBool,
+    /// How many flushes have lost hints; the reader resyncs when it has changed.
+    losses: AtomicU64,
 }
 
 const BITS: u32 = u64::BITS;
@@ -276,13 +279,14 @@ pub struct PendingPublisher {
 pub struct PendingReader {
     flags: Arc<PendingFlags>,
     ring: Consumer<PendingHint>,
+    losses_seen: u64,
 }
 
 /// Pending flags for `slots` sessions, with a ring of `hints_max` hints. Both numbers are fixed for good.
 #[must_use]
 pub fn pending_flags(slots: u32, hints_max: usize) -> (PendingPublisher, PendingReader) {
     let words = (0..slots.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
-    let flags = Arc::new(PendingFlags { words, resync: AtomicBool::new(false) });
+    let flags = Arc::new(PendingFlags { words, losses: AtomicU64::new(0) });
     let (producer, consumer) = sync::ring(hints_max);
     let publisher = PendingPublisher {
         flags: Arc::clone(&flags),
@@ -290,7 +294,7 @@ pub fn pending_flags(slots: u32, hints_max: usize) -> (PendingPublisher, Pending
         batch: Vec::with_capacity(hints_max),
         lost: false,
     };
-    (publisher, PendingReader { flags, ring: consumer })
+    (publisher, PendingReader { flags, ring: consumer, losses_seen: 0 })
 }
 
 impl PendingPublisher {
@@ -327,8 +331,8 @@ impl PendingPublisher {
         }
         let (_, dropped) = self.ring.push_partial_slice(&self.batch);
         if self.lost || !dropped.is_empty() {
-            // Release: whoever sees the request also sees the flags as they are here.
-            self.flags.resync.store(true, Ordering::Release);
+            // Release: whoever sees this loss also sees the flags as they are here.
+            self.flags.losses.store(self.flags.losses.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
         self.batch.clear();
         self.lost = false;
@@ -340,7 +344,8 @@ impl PendingReader {
     /// Whether hints were lost since the last call, so that [`scan`](Self::scan) must follow the next drain.
     #[must_use = "the request is gone once taken"]
     pub fn take_resync(&mut self) -> bool {
-        self.flags.resync.load(Ordering::Relaxed) && self.flags.resync.swap(false, Ordering::Acquire)
+        let losses = self.flags.losses.load(Ordering::Acquire);
+        std::mem::replace(&mut self.losses_seen, losses) != losses
     }
 
     /// Takes every hint that has arrived, oldest first; those that arrive meanwhile wait for the next call.
@@ -371,6 +376,6 @@ impl fmt::Debug for PendingPublisher {
 
 impl fmt::Debug for PendingReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingReader").field("resync", &self.flags.resync).finish_non_exhaustive()
+        f.debug_struct("PendingReader").field("losses_seen", &self.losses_seen).finish_non_exhaustive()
     }
 }
