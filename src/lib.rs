@@ -1,5 +1,6 @@
 //! ringwall: a TLS-terminating reverse proxy for Valkey and Redis on io_uring.
 
+pub mod config;
 pub mod dispatcher;
 pub mod events;
 pub mod io;

@@ -1,0 +1,172 @@
+//! Addresses as the configuration writes them: `host:port`, `[v6]:port`, `unix:/path`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::machine::Machine;
+use crate::io::Address;
+
+/// The longest path of a unix socket: `sun_path` of `unix(7)` without its final zero.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// Reads where a listener binds: exactly one address. Port 0 lets the kernel choose.
+pub(super) fn bind(text: &str, machine: &Machine) -> Result<SocketAddr, String> {
+    if text.starts_with("unix:") {
+        return Err("is a unix socket; a listener takes TCP: \"host:port\" or \"[v6]:port\"".to_owned());
+    }
+    let addresses = resolve(text, machine, "\"host:port\" or \"[v6]:port\", for example \"0.0.0.0:6380\"")?;
+    match addresses.as_slice() {
+        [address] => Ok(*address),
+        [] => Err("resolves to no address".to_owned()),
+        several => {
+            let list: Vec<String> = several.iter().map(|address| format!("\"{address}\"")).collect();
+            Err(format!("resolves to {} addresses, a listener has one: write {}", several.len(), list.join(" or ")))
+        }
+    }
+}
+
+/// Reads where a server is. A host name gives as many addresses as it has, in the resolver's order.
+pub(super) fn server(text: &str, machine: &Machine) -> Result<Vec<Address>, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix(path).map(|address| vec![address]);
+    }
+    let addresses =
+        resolve(text, machine, "\"host:port\", \"[v6]:port\" or \"unix:/path\", for example \"127.0.0.1:6379\"")?;
+    if addresses.is_empty() {
+        return Err("resolves to no address".to_owned());
+    }
+    if addresses.iter().any(|address| address.port() == 0) {
+        return Err("has port 0; a server's port is 1 to 65535".to_owned());
+    }
+    Ok(addresses.into_iter().map(Address::Tcp).collect())
+}
+
+fn unix(path: &str) -> Result<Address, String> {
+    if !path.starts_with('/') {
+        return Err("is not an absolute path; write \"unix:/path/to/socket\"".to_owned());
+    }
+    if path.contains('\0') {
+        return Err("has a zero byte, which no path can have".to_owned());
+    }
+    if path.len() > UNIX_PATH_BYTES_MAX {
+        let bytes = path.len();
+        return Err(format!("is {bytes} bytes long; the path of a unix socket has at most {UNIX_PATH_BYTES_MAX}"));
+    }
+    Ok(Address::Unix(Path::new(path).to_owned()))
+}
+
+/// Numbers become an address as they are; a name is looked up.
+fn resolve(text: &str, machine: &Machine, form: &str) -> Result<Vec<SocketAddr>, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(vec![address]);
+    }
+    let malformed = || format!("is not an address: write {form}");
+    let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
+    let plausible = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
+    if host.is_empty()
+        || !host.chars().all(plausible)
+        || port.is_empty()
+        || !port.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Err(malformed());
+    }
+    let port: u16 = port.parse().map_err(|_| format!("has port {port:?}; a port is at most 65535"))?;
+    let addresses = (machine.resolve)(host, port).map_err(|error| format!("cannot be resolved: {error}"))?;
+    let mut distinct = Vec::new();
+    for address in addresses {
+        if !distinct.contains(&address) {
+            distinct.push(address);
+        }
+    }
+    Ok(distinct)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Knows two names.
+    fn resolver(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        match host {
+            "one.example" => Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))]),
+            "two.example" => {
+                let first = SocketAddr::from(([10, 0, 0, 1], port));
+                let second = SocketAddr::from(([10, 0, 0, 2], port));
+                Ok(vec![first, second, first])
+            }
+            _ => Err(io::Error::other("no such name")),
+        }
+    }
+
+    fn bind(text: &str) -> Result<SocketAddr, String> {
+        super::bind(text, &Machine { cores: vec![0], open_files_max: 1_024, resolve: resolver })
+    }
+
+    fn server(text: &str) -> Result<Vec<Address>, String> {
+        super::server(text, &Machine { cores: vec![0], open_files_max: 1_024, resolve: resolver })
+    }
+
+    #[test]
+    fn a_listener_binds_to_one_address_of_either_family() {
+        assert_eq!(bind("0.0.0.0:6380"), Ok(SocketAddr::from(([0, 0, 0, 0], 6380))));
+        assert_eq!(bind("[::1]:6380"), Ok(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 6380))));
+        assert_eq!(bind("127.0.0.1:0"), Ok(SocketAddr::from(([127, 0, 0, 1], 0))));
+    }
+
+    #[test]
+    fn a_server_is_reached_over_tcp_or_a_unix_socket() {
+        assert_eq!(server("10.0.0.1:6379"), Ok(vec![Address::Tcp(SocketAddr::from(([10, 0, 0, 1], 6379)))]));
+        assert_eq!(server("unix:/run/valkey.sock"), Ok(vec![Address::Unix("/run/valkey.sock".into())]));
+    }
+
+    #[test]
+    fn a_host_name_becomes_the_addresses_it_has_each_once() {
+        let first = Address::Tcp(SocketAddr::from(([10, 0, 0, 1], 6379)));
+        let second = Address::Tcp(SocketAddr::from(([10, 0, 0, 2], 6379)));
+        assert_eq!(server("two.example:6379"), Ok(vec![first, second]));
+        assert_eq!(server("three.example:6379"), Err("cannot be resolved: no such name".to_owned()));
+    }
+
+    #[test]
+    fn a_listener_takes_a_host_name_that_has_one_address() {
+        assert_eq!(bind("one.example:6380"), Ok(SocketAddr::from(([10, 0, 0, 1], 6380))));
+        assert_eq!(
+            bind("two.example:6380"),
+            Err("resolves to 2 addresses, a listener has one: write \"10.0.0.1:6380\" or \"10.0.0.2:6380\"".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_how_to_write_one() {
+        let form = "is not an address: write \"host:port\" or \"[v6]:port\", for example \"0.0.0.0:6380\"";
+        for text in ["", "6380", "localhost", ":6380", "::1:6380", "a b:1", "host:", "host:-1", "host:+1", "host:x"] {
+            assert_eq!(bind(text), Err(form.to_owned()), "{text:?}");
+        }
+        assert_eq!(bind("127.0.0.1:65536"), Err("has port \"65536\"; a port is at most 65535".to_owned()));
+        assert_eq!(server("127.0.0.1:0"), Err("has port 0; a server's port is 1 to 65535".to_owned()));
+        assert_eq!(
+            server("unix:valkey.sock"),
+            Err("is not an absolute path; write \"unix:/path/to/socket\"".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_path_of_a_unix_socket_fits_the_kernel_s_field() {
+        assert!(server(&format!("unix:/{}", "x".repeat(106))).is_ok());
+        assert_eq!(
+            server(&format!("unix:/{}", "x".repeat(107))),
+            Err("is 108 bytes long; the path of a unix socket has at most 107".to_owned())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "[a-z0-9.:\\[\\]]{0,40}|\\PC*|unix:\\PC*") {
+            let _ = bind(&text);
+            let _ = server(&text);
+        }
+    }
+}

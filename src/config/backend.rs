@@ -1,0 +1,79 @@
+//! `[[backend]]`: where clients' bytes go.
+
+use toml::Spanned;
+
+use super::error::{ConfigError, Source};
+use super::machine::Machine;
+use super::raw::{RawBackend, Value};
+use super::section::{Section, as_text};
+use super::{ENTRIES_MAX, address, check_entries};
+use crate::io::Address;
+
+/// Where clients' bytes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Unique among backends.
+    pub name: Box<str>,
+    /// At least one. A host name with several addresses is as many servers, in the resolver's order.
+    pub servers: Vec<Server>,
+}
+
+/// One server of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// As it is written.
+    pub name: Box<str>,
+    /// Where it is.
+    pub address: Address,
+}
+
+pub(super) fn read_backends(
+    source: &Source,
+    raw: &[Spanned<RawBackend>],
+    machine: &Machine,
+) -> Result<Vec<Backend>, ConfigError> {
+    let section = Section { source, name: "backend" };
+    check_entries(source, "backend", raw)?;
+    let mut backends: Vec<Backend> = Vec::new();
+    for entry in raw {
+        let what = "the word that listeners use for it, such as \"valkey\"";
+        let (name, value) = section.required("name", entry, entry.get_ref().name.as_ref(), what)?;
+        section.check_name(name, value)?;
+        if backends.iter().any(|backend| &*backend.name == name) {
+            return Err(section.error("name", value, "is the name of another backend already"));
+        }
+        let servers = read_servers(&section, entry, machine)?;
+        backends.push(Backend { name: name.into(), servers });
+    }
+    Ok(backends)
+}
+
+fn read_servers(
+    section: &Section<'_>,
+    entry: &Spanned<RawBackend>,
+    machine: &Machine,
+) -> Result<Vec<Server>, ConfigError> {
+    let what = "a list of addresses, such as [\"127.0.0.1:6379\"]";
+    let Some(value) = entry.get_ref().servers.as_ref() else {
+        return Err(section.missing("servers", entry, what));
+    };
+    let items = match value.get_ref() {
+        Value::List(items) if !items.is_empty() => items,
+        Value::List(_) | Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other => {
+            return Err(section.error("servers", value, &format!("is not {what}")));
+        }
+    };
+    let mut servers = Vec::new();
+    for item in items {
+        let Some(text) = as_text(item) else {
+            return Err(section.error("servers", item, &format!("is not a text; servers is {what}")));
+        };
+        let addresses = address::server(text, machine).map_err(|problem| section.error("servers", item, &problem))?;
+        servers.extend(addresses.into_iter().map(|address| Server { name: text.into(), address }));
+    }
+    if servers.len() > ENTRIES_MAX {
+        let problem = format!("has {} addresses; a backend has at most {ENTRIES_MAX}", servers.len());
+        return Err(section.error("servers", value, &problem));
+    }
+    Ok(servers)
+}

@@ -1,0 +1,150 @@
+//! `[[listener]]`: where clients connect, and what they are shown.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+
+use super::backend::Backend;
+use super::error::{ConfigError, Source};
+use super::limits::{Limits, MAX_CONNECTIONS_MAX};
+use super::machine::Machine;
+use super::raw::{RawListener, Value};
+use super::section::Section;
+use super::{address, check_entries, closest};
+use crate::tls::{Identity, unix_time};
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Unique among listeners; where not given, the bind address as it is written.
+    pub name: Box<str>,
+    /// The address to bind; port 0 lets the kernel choose.
+    pub bind: SocketAddr,
+    /// Index of its backend in [`Config::backends`](super::Config::backends).
+    pub backend: usize,
+    /// What it shows to its clients.
+    pub tls: TlsFiles,
+    /// Most connections at once; at most [`Limits::max_connections`].
+    pub max_connections: u32,
+}
+
+/// The files of a listener's TLS identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain in PEM.
+    pub certificate: PathBuf,
+    /// Its private key in PEM.
+    pub private_key: PathBuf,
+}
+
+pub(super) fn read_listeners(
+    source: &Source,
+    raw: &[Spanned<RawListener>],
+    backends: &[Backend],
+    limits: &Limits,
+    machine: &Machine,
+) -> Result<Vec<Listener>, ConfigError> {
+    let section = Section { source, name: "listener" };
+    check_entries(source, "listener", raw)?;
+    let mut listeners: Vec<Listener> = Vec::new();
+    let mut names = HashSet::new();
+    for entry in raw {
+        let listener = read_listener(&section, entry, backends, limits, machine)?;
+        let raw = entry.get_ref();
+        let taken = listeners.iter().find(|other| other.bind == listener.bind && other.bind.port() != 0);
+        if let (Some(other), Some(value)) = (taken, &raw.bind) {
+            let problem = format!("is bound by listener \"{}\" already", other.name);
+            return Err(section.error("bind", value, &problem));
+        }
+        if let (false, Some(value)) = (names.insert(listener.name.clone()), raw.name.as_ref().or(raw.bind.as_ref())) {
+            return Err(section.error("name", value, "is the name of another listener already"));
+        }
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn read_listener(
+    section: &Section<'_>,
+    entry: &Spanned<RawListener>,
+    backends: &[Backend],
+    limits: &Limits,
+    machine: &Machine,
+) -> Result<Listener, ConfigError> {
+    let raw = entry.get_ref();
+    let what = "the address to listen on, such as \"0.0.0.0:6380\"";
+    let (bind_text, value) = section.required("bind", entry, raw.bind.as_ref(), what)?;
+    let bind = address::bind(bind_text, machine).map_err(|problem| section.error("bind", value, &problem))?;
+
+    let name = match section.text("name", raw.name.as_ref(), "a name such as \"public\"")? {
+        Some((name, value)) => {
+            section.check_name(name, value)?;
+            name
+        }
+        None => bind_text,
+    };
+
+    let what = "the name of a [[backend]]";
+    let (wanted, value) = section.required("backend", entry, raw.backend.as_ref(), what)?;
+    let Some(backend) = backends.iter().position(|backend| &*backend.name == wanted) else {
+        let names = backends.iter().map(|backend| &*backend.name);
+        let problem = match closest(wanted, names.clone()) {
+            Some(close) => format!("is the name of no [[backend]]; did you mean \"{close}\"?"),
+            None => format!("is the name of no [[backend]]; there are: {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        return Err(section.error("backend", value, &problem));
+    };
+
+    let most = limits.max_connections;
+    let written = section.count("max_connections", raw.max_connections.as_ref(), 1..=MAX_CONNECTIONS_MAX)?;
+    if let (Some(value), Some(_)) = (&raw.max_connections, written.filter(|&written| written > most)) {
+        let problem = format!("is more than limits.max_connections, which is {most}");
+        return Err(section.error("max_connections", value, &problem));
+    }
+    Ok(Listener {
+        name: name.into(),
+        bind,
+        backend,
+        tls: read_tls(section, entry)?,
+        max_connections: written.unwrap_or(most),
+    })
+}
+
+fn read_tls(section: &Section<'_>, entry: &Spanned<RawListener>) -> Result<TlsFiles, ConfigError> {
+    let Some(tls) = entry.get_ref().tls.as_ref() else {
+        let what = "{ certificate = \"server.crt\", private_key = \"server.key\" }";
+        return Err(section.missing("tls", entry, what));
+    };
+    let folder = section.source.file().parent().unwrap_or(Path::new(""));
+    let path = |key, raw: &Option<Spanned<Value>>| -> Result<PathBuf, ConfigError> {
+        let what = "a file in PEM form";
+        let (path, value) = section.required(key, tls, raw.as_ref(), what)?;
+        if path.is_empty() || path.contains('\0') {
+            return Err(section.error(key, value, &format!("is not a path; {what}")));
+        }
+        Ok(folder.join(path))
+    };
+    Ok(TlsFiles {
+        certificate: path("tls.certificate", &tls.get_ref().certificate)?,
+        private_key: path("tls.private_key", &tls.get_ref().private_key)?,
+    })
+}
+
+/// Reads the files of a listener's identity and checks that they belong together.
+pub(super) fn load_identity(
+    source: &Source,
+    listener: &Listener,
+    raw: &RawListener,
+    warnings: &mut Vec<String>,
+) -> Result<Identity, ConfigError> {
+    let span = raw.tls.as_ref().map(Spanned::span).unwrap_or_default();
+    let TlsFiles { certificate, private_key } = &listener.tls;
+    let identity = Identity::load(certificate, private_key)
+        .map_err(|error| source.error(span.clone(), "listener.tls", error.to_string()))?;
+    for warning in identity.warnings(unix_time()) {
+        warnings.push(source.error(span.clone(), "listener.tls", warning.to_string()).to_string());
+    }
+    Ok(identity)
+}

@@ -1,0 +1,236 @@
+//! The configuration: what the operator wrote, resolved and checked.
+//!
+//! `raw` mirrors the file, this module makes a [`Config`] of it: every default filled in, every value within its
+//! bounds, every name known, every address resolved. Whoever holds a [`Config`] that was loaded need not check
+//! anything again. Loading starts nothing and binds nothing; it reads files and looks host names up.
+//!
+//! `config/ringwall.toml` documents each key for operators. Read `tests/config_files.rs` first.
+
+mod address;
+mod backend;
+mod duration;
+mod error;
+mod limits;
+mod listener;
+mod machine;
+mod raw;
+mod runtime;
+mod section;
+mod size;
+
+use std::path::Path;
+
+use toml::Spanned;
+
+pub use self::backend::{Backend, Server};
+pub use self::error::ConfigError;
+pub use self::limits::Limits;
+pub use self::listener::{Listener, TlsFiles};
+pub use self::machine::{Machine, raise_open_files};
+pub use self::runtime::Runtime;
+
+pub use self::duration::show as show_duration;
+pub use self::size::show as show_size;
+
+use self::error::Source;
+use self::raw::RawConfig;
+use self::section::{Section, is_word};
+use crate::tls::Identity;
+
+/// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
+const ENTRIES_MAX: usize = 1_024;
+
+/// Everything that `ringwall run` needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients connect; at least one. Records name a listener by its index here.
+    pub listeners: Vec<Listener>,
+    /// Where their bytes go; at least one. Records name a backend by its index here.
+    pub backends: Vec<Backend>,
+    /// Threads and cores.
+    pub runtime: Runtime,
+    /// Bounds on time, memory and numbers.
+    pub limits: Limits,
+    /// How long small writes are gathered into one record.
+    pub coalesce: Coalesce,
+    /// What is logged, and how.
+    pub log: Log,
+    /// What is allowed and probably not meant, each one line that names file and line.
+    pub warnings: Vec<String>,
+}
+
+/// How long small writes are gathered into one record and one send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coalesce {
+    /// Each chunk received leaves by itself.
+    Off,
+    /// What is written during one pass of the loop leaves together, up to this many bytes.
+    Bytes(usize),
+    /// What is written during one pass of the loop leaves together, however much it is.
+    Unbounded,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The form of a line.
+    pub format: LogFormat,
+    /// The least important level that is logged; the environment variable `RINGWALL_LOG` wins over it.
+    pub level: LogLevel,
+    /// Whether each closed session is a line.
+    pub sessions: bool,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How important a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something failed that should not.
+    Error,
+    /// Something needs attention.
+    Warn,
+    /// Start, stop, and each session.
+    Info,
+    /// Single steps.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Config {
+    /// Reads and checks a file and the files it names. Also gives the identity of each listener, in their order.
+    ///
+    /// # Errors
+    ///
+    /// The first thing wrong in the file, or that it or a file it names cannot be used.
+    pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Vec<Identity>), ConfigError> {
+        let bytes =
+            std::fs::read(file).map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
+        let source = Source::new(file, &bytes)?;
+        let raw = raw::parse(&source)?;
+        let mut config = resolve(&source, &raw, machine)?;
+        let mut identities = Vec::new();
+        for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
+            identities.push(listener::load_identity(&source, listener, raw.get_ref(), &mut config.warnings)?);
+        }
+        Ok((config, identities))
+    }
+
+    /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text
+    /// is from: messages name it, and relative paths are relative to its folder.
+    ///
+    /// # Errors
+    ///
+    /// The first thing wrong in the text.
+    pub fn parse(text: &[u8], file: &Path, machine: &Machine) -> Result<Self, ConfigError> {
+        let source = Source::new(file, text)?;
+        let raw = raw::parse(&source)?;
+        resolve(&source, &raw, machine)
+    }
+
+    /// How many file descriptors a process with this configuration may need at once.
+    #[must_use]
+    pub fn open_files_max(&self) -> u64 {
+        limits::open_files(self.limits.max_connections, self.listeners.len(), self.runtime.cores.len())
+    }
+}
+
+/// Makes a configuration of what is written.
+fn resolve(source: &Source, raw: &RawConfig, machine: &Machine) -> Result<Config, ConfigError> {
+    let mut warnings = Vec::new();
+    let runtime = Runtime::read(source, &raw.runtime, machine)?;
+    let threads = runtime.cores.len();
+    let limits = Limits::read(source, &raw.limits, machine, raw.listener.len(), threads, &mut warnings)?;
+    let backends = backend::read_backends(source, &raw.backend, machine)?;
+    let listeners = listener::read_listeners(source, &raw.listener, &backends, &limits, machine)?;
+    for (index, backend) in backends.iter().enumerate() {
+        if listeners.iter().all(|listener| listener.backend != index) {
+            let name = &backend.name;
+            let span = raw.backend[index].span();
+            warnings.push(source.error(span, "backend", format!("\"{name}\" is used by no listener")).to_string());
+        }
+    }
+    Ok(Config {
+        listeners,
+        backends,
+        runtime,
+        limits,
+        coalesce: Coalesce::read(source, raw)?,
+        log: Log::read(source, raw)?,
+        warnings,
+    })
+}
+
+impl Coalesce {
+    fn read(source: &Source, raw: &RawConfig) -> Result<Self, ConfigError> {
+        let section = Section { source, name: "coalesce" };
+        let raw = raw.coalesce.bytes.as_ref();
+        if raw.is_some_and(|value| is_word(value, "off")) {
+            return Ok(Self::Off);
+        }
+        if raw.is_some_and(|value| is_word(value, "unbounded")) {
+            return Ok(Self::Unbounded);
+        }
+        section.size("bytes", raw, "64KiB", "1KiB"..="1MiB", ", or \"off\", or \"unbounded\"").map(Self::Bytes)
+    }
+}
+
+impl Log {
+    fn read(source: &Source, raw: &RawConfig) -> Result<Self, ConfigError> {
+        let section = Section { source, name: "log" };
+        let raw = &raw.log;
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        let levels = [
+            ("error", LogLevel::Error),
+            ("warn", LogLevel::Warn),
+            ("info", LogLevel::Info),
+            ("debug", LogLevel::Debug),
+            ("trace", LogLevel::Trace),
+        ];
+        Ok(Self {
+            format: section.choice("format", raw.format.as_ref(), LogFormat::Text, &formats)?,
+            level: section.choice("level", raw.level.as_ref(), LogLevel::Info, &levels)?,
+            sessions: section.flag("sessions", raw.sessions.as_ref(), true)?,
+        })
+    }
+}
+
+fn check_entries<T>(source: &Source, name: &str, entries: &[Spanned<T>]) -> Result<(), ConfigError> {
+    if entries.is_empty() {
+        return Err(ConfigError::of_file(source.file(), format!("has no [[{name}]]; at least one is needed")));
+    }
+    match entries.get(ENTRIES_MAX) {
+        None => Ok(()),
+        Some(entry) => {
+            let problem = format!("is one too many; there may be {ENTRIES_MAX}");
+            Err(source.error(entry.span(), name, problem))
+        }
+    }
+}
+
+/// The known word that was probably meant.
+fn closest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|word| (strsim::damerau_levenshtein(given, word), word))
+        .filter(|(distance, word)| *distance <= 1 + word.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// A number of digits; the largest there is for one that is larger. `None` when it is empty.
+fn saturating_number(digits: &str) -> Option<u64> {
+    if digits.is_empty() { None } else { Some(digits.parse().unwrap_or(u64::MAX)) }
+}
+
+/// A size as a 64-bit number, which no machine's size is wider than.
+fn wide(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,382 @@
+//! The configuration file as it is written: its tables and keys, each value with its place in the text.
+//!
+//! This is the only place that knows serde. Nothing is judged here except the shape of the tables; a value of any
+//! type is taken as it stands, so that whoever reads it can name the key, the value and what is allowed.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{ConfigError, Source};
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawConfig {
+    #[serde(deserialize_with = "tables")]
+    pub(super) listener: Vec<Spanned<RawListener>>,
+    #[serde(deserialize_with = "tables")]
+    pub(super) backend: Vec<Spanned<RawBackend>>,
+    #[serde(deserialize_with = "table")]
+    pub(super) runtime: RawRuntime,
+    #[serde(deserialize_with = "table")]
+    pub(super) limits: RawLimits,
+    #[serde(deserialize_with = "table")]
+    pub(super) coalesce: RawCoalesce,
+    #[serde(deserialize_with = "table")]
+    pub(super) log: RawLog,
+}
+
+/// One `[[listener]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawListener {
+    pub(super) name: Option<Spanned<Value>>,
+    pub(super) bind: Option<Spanned<Value>>,
+    pub(super) backend: Option<Spanned<Value>>,
+    #[serde(deserialize_with = "placed_table")]
+    pub(super) tls: Option<Spanned<RawTls>>,
+    pub(super) max_connections: Option<Spanned<Value>>,
+}
+
+/// A listener's `tls`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTls {
+    pub(super) certificate: Option<Spanned<Value>>,
+    pub(super) private_key: Option<Spanned<Value>>,
+}
+
+/// One `[[backend]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawBackend {
+    pub(super) name: Option<Spanned<Value>>,
+    pub(super) servers: Option<Spanned<Value>>,
+}
+
+/// `[runtime]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRuntime {
+    pub(super) shards: Option<Spanned<Value>>,
+    pub(super) cores: Option<Spanned<Value>>,
+    pub(super) dispatcher_core: Option<Spanned<Value>>,
+}
+
+/// `[limits]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLimits {
+    pub(super) max_connections: Option<Spanned<Value>>,
+    pub(super) listen_backlog: Option<Spanned<Value>>,
+    pub(super) handshake_timeout: Option<Spanned<Value>>,
+    pub(super) connect_timeout: Option<Spanned<Value>>,
+    pub(super) idle_timeout: Option<Spanned<Value>>,
+    pub(super) half_close_timeout: Option<Spanned<Value>>,
+    pub(super) shutdown_timeout: Option<Spanned<Value>>,
+    pub(super) tcp_keepalive: Option<Spanned<Value>>,
+    pub(super) tcp_user_timeout: Option<Spanned<Value>>,
+    pub(super) send_buffer: Option<Spanned<Value>>,
+    pub(super) shard_memory: Option<Spanned<Value>>,
+}
+
+/// `[coalesce]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawCoalesce {
+    pub(super) bytes: Option<Spanned<Value>>,
+}
+
+/// `[log]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLog {
+    pub(super) format: Option<Spanned<Value>>,
+    pub(super) level: Option<Spanned<Value>>,
+    pub(super) sessions: Option<Spanned<Value>>,
+}
+
+/// A value of any type.
+#[derive(Debug)]
+pub(super) enum Value {
+    Text(String),
+    /// Wider than TOML's integers, so that one out of range is still read and then refused by its key's bounds.
+    Integer(i128),
+    Boolean(bool),
+    List(Vec<Spanned<Value>>),
+    /// A float, a date or a table: no key takes one of them.
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Integer(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Integer(number.into()))
+    }
+
+    fn visit_i128<E>(self, number: i128) -> Result<Value, E> {
+        Ok(Value::Integer(number))
+    }
+
+    fn visit_u128<E>(self, number: u128) -> Result<Value, E> {
+        Ok(Value::Integer(i128::try_from(number).unwrap_or(i128::MAX)))
+    }
+
+    fn visit_bool<E>(self, boolean: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(boolean))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Other)
+    }
+}
+
+/// A table and nothing else. Derived readers of structs also take a list of the fields' values in order, which no
+/// operator means.
+struct Table<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TableVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for TableVisitor<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(entries))
+            }
+        }
+
+        deserializer.deserialize_map(TableVisitor(PhantomData)).map(Self)
+    }
+}
+
+fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Table::deserialize(deserializer).map(|table| table.0)
+}
+
+fn placed_table<'de, D, T>(deserializer: D) -> Result<Option<Spanned<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Spanned::deserialize(deserializer).map(|table| Some(without_wrapper(table)))
+}
+
+/// Reads an array of tables. Its own visitor, because a single table (`[listener]`) is an easy mistake and deserves
+/// to be told the remedy.
+fn tables<'de, D, T>(deserializer: D) -> Result<Vec<Spanned<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct TablesVisitor<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for TablesVisitor<T> {
+        type Value = Vec<Spanned<T>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array of tables, each under its own header in double brackets: [[...]]")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut list = Vec::new();
+            while let Some(item) = items.next_element()? {
+                list.push(without_wrapper(item));
+            }
+            Ok(list)
+        }
+    }
+
+    deserializer.deserialize_seq(TablesVisitor(PhantomData))
+}
+
+fn without_wrapper<T>(table: Spanned<Table<T>>) -> Spanned<T> {
+    Spanned::new(table.span(), table.into_inner().0)
+}
+
+/// Reads the text's tables and keys.
+pub(super) fn parse(source: &Source) -> Result<RawConfig, ConfigError> {
+    let document = DeTable::parse(source.text()).map_err(|error| syntax_error(source, &error))?;
+    toml::from_str(source.text()).map_err(|error| shape_error(source, document.get_ref(), &error))
+}
+
+/// The text is not TOML.
+fn syntax_error(source: &Source, error: &toml::de::Error) -> ConfigError {
+    let span = error.span().unwrap_or_default();
+    if error.message() == "duplicate key" {
+        return source.error(span.clone(), source.shown(&span), "is given twice".to_owned());
+    }
+    let line = source.line_text(span.start);
+    source.error(span, String::new(), format!("is not TOML: {}: {line}", error.message()))
+}
+
+/// The text is TOML, with an unknown key or something else where a table belongs.
+fn shape_error(source: &Source, document: &DeTable<'_>, error: &toml::de::Error) -> ConfigError {
+    let span = error.span().unwrap_or_default();
+    let key = path_of(document, &span).unwrap_or_default();
+    let message = error.message();
+    let problem = if let Some(rest) = message.strip_prefix("unknown field ") {
+        unknown_key(rest)
+    } else if let Some((_, expected)) = message.split_once(", expected ") {
+        format!("{} must be {expected}", source.shown(&span))
+    } else {
+        message.to_owned()
+    };
+    source.error(span, key, problem)
+}
+
+/// Says what may have been meant. `rest` is serde's "`given`, expected `a` or `b`" or "`given`, expected one of `a`,
+/// `b`": what stands between backticks is the key given and the keys that exist.
+fn unknown_key(rest: &str) -> String {
+    let mut names = rest.split('`').skip(1).step_by(2);
+    let given = names.next().unwrap_or_default();
+    let known: Vec<&str> = names.collect();
+    match super::closest(given, known.iter().copied()) {
+        Some(close) => format!("unknown key; did you mean \"{close}\"?"),
+        None => format!("unknown key; known here: {}", known.join(", ")),
+    }
+}
+
+/// The dotted path of the key that stands at `span`, or whose value does.
+fn path_of(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        let name = key.get_ref();
+        if key.span() == *span {
+            return Some(name.to_string());
+        }
+        match path_in(value, span) {
+            Some(path) if path.is_empty() => Some(name.to_string()),
+            Some(path) => Some(format!("{name}.{path}")),
+            None => None,
+        }
+    })
+}
+
+/// As [`path_of`], for a value: an empty path means the value itself, or an item of it.
+fn path_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<String> {
+    let inner = if let Some(table) = value.get_ref().as_table() {
+        path_of(table, span)
+    } else if let Some(list) = value.get_ref().as_array() {
+        list.iter().find_map(|item| path_in(item, span))
+    } else {
+        None
+    };
+    inner.or_else(|| (value.span() == *span).then(String::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The reference with the keys that it comments out, which are the comment lines of the form `# key = value`.
+    fn reference_with_every_key() -> String {
+        let is_key = |line: &str| {
+            line.strip_prefix("# ")
+                .and_then(|rest| rest.split_once(" = "))
+                .is_some_and(|(key, _)| !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        };
+        let lines = include_str!("../../config/ringwall.toml").lines();
+        lines.map(|line| if is_key(line) { &line[2..] } else { line }.to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn the_reference_has_every_key_there_is() {
+        let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
+        // Taken apart without `..`: a new key does not compile until it is asked for here.
+        let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
+        let RawListener { name, bind, backend: to, tls, max_connections } = listener[0].get_ref();
+        let RawTls { certificate, private_key } = tls.as_ref().unwrap().get_ref();
+        let listener = [name, bind, to, max_connections, certificate, private_key];
+        let RawBackend { name, servers } = backend[0].get_ref();
+        let backend = [name, servers];
+        let RawRuntime { shards, cores, dispatcher_core } = &runtime;
+        let runtime = [shards, cores, dispatcher_core];
+        let RawLimits {
+            max_connections,
+            listen_backlog,
+            handshake_timeout,
+            connect_timeout,
+            idle_timeout,
+            half_close_timeout,
+            shutdown_timeout,
+            tcp_keepalive,
+            tcp_user_timeout,
+            send_buffer,
+            shard_memory,
+        } = &limits;
+        let limits = [
+            max_connections,
+            listen_backlog,
+            handshake_timeout,
+            connect_timeout,
+            idle_timeout,
+            half_close_timeout,
+            shutdown_timeout,
+            tcp_keepalive,
+            tcp_user_timeout,
+            send_buffer,
+            shard_memory,
+        ];
+        let RawCoalesce { bytes } = &coalesce;
+        let RawLog { format, level, sessions } = &log;
+        let log = [bytes, format, level, sessions];
+        for (table, keys) in [
+            ("listener", &listener[..]),
+            ("backend", &backend),
+            ("runtime", &runtime),
+            ("limits", &limits),
+            ("log", &log),
+        ] {
+            let missing = keys.iter().position(|key| key.is_none());
+            assert_eq!(missing, None, "the reference lacks this key of {table}, counted from 0");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What configuration files mean: the shipped ones, every key, and what follows where a key is left out.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringwall::config::{
+    Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Runtime, Server, TlsFiles,
+};
+use ringwall::io::Address;
+
+mod config_support;
+use config_support::{MINIMAL, REFERENCE, machine, parse_on};
+
+fn parse(text: &str) -> Result<Config, String> {
+    parse_on(&machine(), text)
+}
+
+#[test]
+fn the_least_that_starts_stays_as_it_is() {
+    assert_eq!(
+        MINIMAL,
+        r#"[[listener]]
+bind = "127.0.0.1:6380"
+backend = "valkey"
+tls = { certificate = "server.crt", private_key = "server.key" }
+
+[[backend]]
+name = "valkey"
+servers = ["127.0.0.1:6379"]
+"#
+    );
+}
+
+#[test]
+fn the_least_that_starts_means_the_defaults() {
+    let config = parse(MINIMAL).unwrap();
+    assert_eq!(
+        config.listeners,
+        [Listener {
+            name: "127.0.0.1:6380".into(),
+            bind: "127.0.0.1:6380".parse().unwrap(),
+            backend: 0,
+            tls: TlsFiles {
+                certificate: PathBuf::from("/etc/server.crt"),
+                private_key: PathBuf::from("/etc/server.key"),
+            },
+            max_connections: 10_000,
+        }]
+    );
+    let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
+    let servers = vec![Server { name: "127.0.0.1:6379".into(), address }];
+    assert_eq!(config.backends, [Backend { name: "valkey".into(), servers }]);
+    assert_eq!(config.runtime, Runtime { cores: vec![0, 1, 2, 3], dispatcher_core: None });
+    assert_eq!(
+        config.limits,
+        Limits {
+            max_connections: 10_000,
+            listen_backlog: 4_096,
+            handshake_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            idle_timeout: None,
+            half_close_timeout: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(30),
+            tcp_keepalive: Some(Duration::from_secs(60)),
+            tcp_user_timeout: Some(Duration::from_secs(30)),
+            send_buffer: 262_144,
+            shard_memory: 268_435_456,
+        }
+    );
+    assert_eq!(config.coalesce, Coalesce::Bytes(65_536));
+    assert_eq!(config.log, Log { format: LogFormat::Text, level: LogLevel::Info, sessions: true });
+    assert_eq!(config.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn the_reference_as_it_stands_means_the_defaults_too() {
+    let (reference, minimal) = (parse(REFERENCE).unwrap(), parse(MINIMAL).unwrap());
+    assert_eq!(reference.limits, minimal.limits);
+    assert_eq!(reference.runtime, minimal.runtime);
+    assert_eq!(reference.coalesce, minimal.coalesce);
+    assert_eq!(reference.log, minimal.log);
+    assert_eq!(reference.backends, minimal.backends);
+    assert_eq!(reference.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
+    let mut comment = String::new();
+    let mut keys = 0;
+    for line in REFERENCE.lines() {
+        let bare = line.trim_start_matches("# ");
+        match bare.split_once(" = ") {
+            Some((key, value)) if key.chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
+                keys += 1;
+                let required = comment.contains("Required");
+                assert!(required || comment.contains("Default: "), "{key}: {comment}");
+                if !required && line == bare && key != "name" {
+                    assert!(comment.contains(&format!("Default: {value}.")), "{key} = {value}: {comment}");
+                }
+                comment.clear();
+            }
+            Some(_) | None if line.starts_with('#') => comment = format!("{comment} {bare}"),
+            Some(_) | None => comment.clear(),
+        }
+    }
+    assert_eq!(keys, 25);
+}
+
+#[test]
+fn every_key_takes_what_the_reference_says() {
+    let config = parse(
+        r#"
+[[listener]]
+name = "public"
+bind = "[::]:6380"
+backend = "unix"
+tls = { certificate = "tls/a.crt", private_key = "/keys/a.key" }
+max_connections = 7
+
+[[listener]]
+bind = "valkey.example:0"
+backend = "names"
+[listener.tls]
+certificate = "b.crt"
+private_key = "b.key"
+
+[[backend]]
+name = "names"
+servers = ["pair.example:6379", "[::1]:6379"]
+
+[[backend]]
+name = "unix"
+servers = ["unix:/run/valkey.sock"]
+
+[runtime]
+cores = [3, 1]
+dispatcher_core = 0
+
+[limits]
+max_connections = 9
+listen_backlog = 16
+handshake_timeout = "100ms"
+connect_timeout = "2m"
+idle_timeout = "168h"
+half_close_timeout = "1h"
+shutdown_timeout = "0s"
+tcp_keepalive = "off"
+tcp_user_timeout = "off"
+send_buffer = 65536
+shard_memory = "1GiB"
+
+[coalesce]
+bytes = "off"
+
+[log]
+format = "json"
+level = "warn"
+sessions = false
+"#,
+    )
+    .unwrap();
+    let [public, second] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
+    assert_eq!((&*public.name, public.backend, public.max_connections), ("public", 1, 7));
+    assert_eq!(public.tls.certificate, Path::new("/etc/tls/a.crt"));
+    assert_eq!(public.tls.private_key, Path::new("/keys/a.key"));
+    assert_eq!((&*second.name, second.backend, second.max_connections), ("valkey.example:0", 0, 9));
+    assert_eq!(second.bind, "10.0.0.1:0".parse().unwrap());
+    let server = |name: &str, at: &str| Server { name: name.into(), address: Address::Tcp(at.parse().unwrap()) };
+    assert_eq!(
+        config.backends[0].servers,
+        [
+            server("pair.example:6379", "10.0.0.1:6379"),
+            server("pair.example:6379", "10.0.0.2:6379"),
+            server("[::1]:6379", "[::1]:6379"),
+        ]
+    );
+    assert_eq!(config.backends[1].servers[0].address, Address::Unix("/run/valkey.sock".into()));
+    assert_eq!(config.runtime, Runtime { cores: vec![3, 1], dispatcher_core: Some(0) });
+    assert_eq!(config.limits.handshake_timeout, Duration::from_millis(100));
+    assert_eq!(config.limits.connect_timeout, Duration::from_secs(120));
+    assert_eq!(config.limits.idle_timeout, Some(Duration::from_secs(604_800)));
+    assert_eq!(config.limits.shutdown_timeout, Duration::ZERO);
+    assert_eq!((config.limits.tcp_keepalive, config.limits.tcp_user_timeout), (None, None));
+    assert_eq!((config.limits.send_buffer, config.limits.shard_memory), (65_536, 1_073_741_824));
+    assert_eq!(config.coalesce, Coalesce::Off);
+    assert_eq!(config.log, Log { format: LogFormat::Json, level: LogLevel::Warn, sessions: false });
+}
+
+#[test]
+fn coalescing_can_be_without_bound() {
+    let config = parse(&format!("{MINIMAL}[coalesce]\nbytes = \"unbounded\"\n")).unwrap();
+    assert_eq!(config.coalesce, Coalesce::Unbounded);
+}
+
+#[test]
+fn shards_share_cores_when_there_are_more_of_them() {
+    let config = parse(&format!("{MINIMAL}[runtime]\nshards = 6\n")).unwrap();
+    assert_eq!(config.runtime.cores, [0, 1, 2, 3, 0, 1]);
+}
+
+#[test]
+fn the_dispatcher_s_core_is_left_to_it() {
+    let config = parse(&format!("{MINIMAL}[runtime]\ndispatcher_core = 2\n")).unwrap();
+    assert_eq!(config.runtime, Runtime { cores: vec![0, 1, 3], dispatcher_core: Some(2) });
+    let single = Machine { cores: vec![5], ..machine() };
+    let config = parse_on(&single, &format!("{MINIMAL}[runtime]\ndispatcher_core = 5\n")).unwrap();
+    assert_eq!(config.runtime, Runtime { cores: vec![5], dispatcher_core: Some(5) });
+}
+
+#[test]
+fn an_unused_backend_is_a_warning() {
+    let config = parse(&format!("{MINIMAL}\n[[backend]]\nname = \"spare\"\nservers = [\"unix:/s\"]\n")).unwrap();
+    assert_eq!(config.warnings, ["/etc/ringwall.toml:10: backend: \"spare\" is used by no listener"]);
+}
