@@ -1,6 +1,7 @@
 //! ringwall: a TLS-terminating reverse proxy for Valkey and Redis on io_uring.
 
 pub mod config;
+pub mod control;
 pub mod dispatcher;
 pub mod events;
 pub mod io;

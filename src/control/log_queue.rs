@@ -1,0 +1,222 @@
+//! The bounded queue between the control plane and whoever reads the log.
+//!
+//! A pipe that nobody empties blocks its writer. Here that is one thread with nothing else to do; the control plane
+//! goes on, signals are obeyed, and lines that find no room are dropped and counted.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes of lines that wait at most: some thousand of them.
+const QUEUED_BYTES_MAX: usize = 1024 * 1024;
+/// How long the last lines may take to be written when the program ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The queue's end that takes lines. Clones are the same queue.
+#[derive(Clone)]
+pub(super) struct LogQueue(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Lines came, or no more will.
+    changed: Condvar,
+    /// The writing thread has ended.
+    ended: Condvar,
+    /// Told when lines were dropped and there is room again.
+    recovered: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    dropped: u64,
+    closed: bool,
+    ended: bool,
+}
+
+impl LogQueue {
+    /// Starts the thread that writes to `output`.
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be had.
+    pub(super) fn start(output: impl Write + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            ended: Condvar::new(),
+            recovered: Notify::new(),
+        });
+        let of_thread = Arc::clone(&shared);
+        thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_to(output))?;
+        Ok(Self(shared))
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut state = self.0.lock();
+        if state.bytes + line.len() > QUEUED_BYTES_MAX {
+            state.dropped += 1;
+            return;
+        }
+        state.bytes += line.len();
+        state.lines.push_back(line.to_owned());
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// How many lines were dropped since this was last asked.
+    pub(super) fn take_dropped(&self) -> u64 {
+        std::mem::take(&mut self.0.lock().dropped)
+    }
+
+    /// Whether there is room to tell what was dropped, so that the telling is not dropped too.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.lock().has_room()
+    }
+
+    /// Waits until lines were dropped and there is room again to tell it.
+    pub(super) async fn recovered(&self) {
+        self.0.recovered.notified().await;
+    }
+
+    /// Waits until everything is written, but not for ever.
+    pub(super) fn finish(&self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        self.0.changed.notify_one();
+        // A second result says whether time ran out; nothing is left to do either way.
+        drop(self.0.ended.wait_timeout_while(state, FLUSH_TIMEOUT, |state| !state.ended));
+    }
+}
+
+impl Shared {
+    /// A panic of another thread leaves the state whole: it is changed in single steps.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: writes line by line until the queue is closed and empty.
+    fn write_to(&self, mut output: impl Write) {
+        let mut state = self.lock();
+        loop {
+            let Some(line) = state.lines.pop_front() else {
+                if state.closed {
+                    break;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            // A log that cannot be written has no place to say so.
+            drop(output.write_all(&line));
+            state = self.lock();
+            state.bytes -= line.len();
+            if state.dropped > 0 && state.has_room() {
+                self.recovered.notify_one();
+            }
+        }
+        drop(output.flush());
+        state.ended = true;
+        drop(state);
+        self.ended.notify_all();
+    }
+}
+
+impl State {
+    /// Whether what was dropped can be told: half of the queue is free, so that the telling does not drop more.
+    fn has_room(&self) -> bool {
+        self.bytes <= QUEUED_BYTES_MAX / 2
+    }
+}
+
+/// Takes one formatted line a call.
+pub(super) struct LineWriter<'a>(&'a LogQueue);
+
+impl Write for LineWriter<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogQueue {
+    type Writer = LineWriter<'a>;
+
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// An output whose reader takes one line at a time, or none.
+    struct Pipe(mpsc::SyncSender<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.send(line.to_owned()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_blocks_nobody_and_is_told_what_it_missed() {
+        let (pipe, reader) = mpsc::sync_channel(0);
+        let queue = LogQueue::start(Pipe(pipe)).unwrap();
+        let line = vec![b'x'; QUEUED_BYTES_MAX / 8];
+        for _ in 0..11 {
+            queue.push(&line);
+        }
+        let mut read = 0;
+        while !queue.has_room() {
+            assert_eq!(reader.recv().unwrap(), line);
+            read += 1;
+        }
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.recovered());
+        assert_eq!(queue.take_dropped(), 3);
+        assert_eq!(queue.take_dropped(), 0);
+        for _ in read..8 {
+            assert_eq!(reader.recv().unwrap(), line);
+        }
+        queue.finish();
+    }
+
+    #[test]
+    fn everything_is_written_before_the_end() {
+        let (pipe, reader) = mpsc::sync_channel(100);
+        let queue = LogQueue::start(Pipe(pipe)).unwrap();
+        for number in 0..100_u8 {
+            queue.push(&[number]);
+        }
+        queue.finish();
+        assert_eq!(reader.try_iter().map(|line| line[0]).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_reader_that_is_stuck_does_not_hold_up_the_end() {
+        let (pipe, reader) = mpsc::sync_channel(0);
+        let queue = LogQueue::start(Pipe(pipe)).unwrap();
+        queue.push(b"last words");
+        queue.finish();
+        assert!(!queue.0.lock().ended);
+        drop(reader);
+    }
+}

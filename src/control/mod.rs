@@ -1,0 +1,260 @@
+//! The control plane: one ordinary thread beside the data plane.
+//!
+//! It obeys signals, tells the service manager, and writes the log of what the data plane tells it. It orders the
+//! drain and the stop, and sees the data plane end. It never touches a session, and nothing here runs on a shard.
+//!
+//! Invariants: it never waits for whoever reads the log, so a signal is always obeyed; and it ends, whatever the data
+//! plane does: an order that is not carried out in time is a failure.
+//!
+//! Read `tests/control_plane.rs` first.
+
+mod inbox;
+mod log_queue;
+mod logging;
+mod notify;
+mod report;
+mod signals;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep, sleep};
+use tracing::{error, info, warn};
+
+pub use self::logging::{FILTER_VARIABLE, Logging, LoggingError};
+pub use self::notify::Notifier;
+pub use self::signals::Signal;
+
+use self::inbox::Inbox;
+use crate::config::{Config, show_duration, show_size};
+use crate::events::EventReceiver;
+use crate::mailbox::Doorbell;
+
+/// How long the data plane may take beyond the drain's deadline.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+/// How long the data plane may take to stop at once.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// What the control plane works with. The data plane runs already: every listener listens.
+pub struct Plane<'a> {
+    /// What the data plane was started with.
+    pub config: &'a Config,
+    /// The log of this thread.
+    pub logging: &'a Logging,
+    /// The way to the service manager.
+    pub notifier: Notifier,
+    /// Where each listener really listens, in their order.
+    pub listening: Vec<SocketAddr>,
+    /// What shards and dispatcher tell.
+    pub events: Vec<EventReceiver>,
+    /// The doorbell that all of `events` share.
+    pub doorbell: Doorbell,
+    /// The non-blocking eventfd by which whoever rings that doorbell wakes this thread.
+    pub wake: OwnedFd,
+    /// What the data plane obeys.
+    pub orders: Orders,
+    /// Sent once all threads of the data plane have ended.
+    pub ended: oneshot::Receiver<Ending>,
+}
+
+/// What the data plane obeys. Neither may wait.
+pub struct Orders {
+    /// Accept nothing more, end each session when it is owed nothing, and all of them by this deadline.
+    pub drain: Box<dyn Fn(Duration)>,
+    /// End at once.
+    pub stop: Box<dyn Fn()>,
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Orders").finish_non_exhaustive()
+    }
+}
+
+/// How the data plane ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Sessions that were cut off: by the deadline, or by the order to stop.
+    pub sessions_cut_off: u64,
+    /// Why it ended without being told to, or could not end.
+    pub failure: Option<String>,
+}
+
+/// Runs until the data plane has ended, obeying the signals of this process.
+///
+/// # Errors
+///
+/// When the runtime, the signals or the eventfd cannot be had; the data plane has been told to stop then.
+pub fn run(plane: Plane<'_>) -> io::Result<Ending> {
+    run_with(plane, signals::of_this_process)
+}
+
+/// As [`run`], obeying what comes over `signals` in place of the process's own.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn run_obeying(plane: Plane<'_>, signals: mpsc::Receiver<Signal>) -> io::Result<Ending> {
+    run_with(plane, || Ok(signals))
+}
+
+fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Receiver<Signal>>) -> io::Result<Ending> {
+    let ended = std::mem::replace(&mut plane.ended, oneshot::channel().1);
+    let channels = std::mem::take(&mut plane.events);
+    let supervised = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        runtime.block_on(async {
+            let signals = signals()?;
+            let inbox = Inbox::new(channels, plane.doorbell.clone(), plane.wake.try_clone()?)?;
+            plane.log_start();
+            Supervisor { plane: &plane, inbox, phase: Phase::Serving, dropped: 0 }.run(signals, ended).await
+        })
+    });
+    match supervised {
+        Ok(ending) => {
+            plane.log_end(&ending);
+            Ok(ending)
+        }
+        Err(error) => {
+            (plane.orders.stop)();
+            Err(error)
+        }
+    }
+}
+
+/// What the data plane has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    Draining,
+    Stopping,
+}
+
+struct Supervisor<'p, 'a> {
+    plane: &'p Plane<'a>,
+    inbox: Inbox,
+    phase: Phase,
+    /// Log records dropped and not yet told.
+    dropped: u64,
+}
+
+impl Supervisor<'_, '_> {
+    async fn run(
+        mut self,
+        mut signals: mpsc::Receiver<Signal>,
+        mut ended: oneshot::Receiver<Ending>,
+    ) -> io::Result<Ending> {
+        let overdue = sleep(Duration::MAX);
+        tokio::pin!(overdue);
+        let ending = loop {
+            tokio::select! {
+                // Signals first: they are obeyed however much there is to log.
+                biased;
+                Some(signal) = signals.recv() => {
+                    let due = self.obey(signal);
+                    Sleep::reset(overdue.as_mut(), Instant::now() + due);
+                }
+                ending = &mut ended => break ending.unwrap_or_else(|_| Ending {
+                    failure: Some("the data plane ended without saying why".to_owned()),
+                    ..Ending::default()
+                }),
+                () = &mut overdue => break Ending {
+                    failure: Some("the data plane has not ended in time".to_owned()),
+                    ..Ending::default()
+                },
+                ready = self.inbox.ready() => {
+                    ready?;
+                    self.log_batch();
+                }
+                () = self.plane.logging.queue().recovered() => {}
+            }
+            self.log_dropped();
+        };
+        while self.log_batch() > 0 {}
+        self.log_dropped();
+        Ok(ending)
+    }
+
+    /// Passes an order on; returns how long the data plane has to carry it out.
+    fn obey(&mut self, signal: Signal) -> Duration {
+        let Plane { config, orders, notifier, .. } = self.plane;
+        match (signal, self.phase) {
+            (Signal::Stop, Phase::Serving) => {
+                self.phase = Phase::Draining;
+                let deadline = config.limits.shutdown_timeout;
+                let shown = show_duration(deadline);
+                info!(target: "ringwall::control", deadline = %shown, "draining; a second signal ends at once");
+                notifier.stopping(&format!("draining, at most {shown}"));
+                (orders.drain)(deadline);
+                deadline + DRAIN_GRACE
+            }
+            (Signal::Stop, Phase::Draining | Phase::Stopping) => {
+                self.phase = Phase::Stopping;
+                info!(target: "ringwall::control", "stopping at once");
+                (orders.stop)();
+                STOP_GRACE
+            }
+        }
+    }
+
+    fn log_batch(&mut self) -> usize {
+        let config = self.plane.config;
+        self.inbox.take_batch(|event| report::log_event(config, &event))
+    }
+
+    /// Says how many records never became a line, once there is room to say it.
+    fn log_dropped(&mut self) {
+        let queue = self.plane.logging.queue();
+        self.dropped += self.inbox.take_dropped() + queue.take_dropped();
+        if self.dropped > 0 && queue.has_room() {
+            warn!(target: "ringwall::control", dropped = self.dropped, "{} log records dropped", self.dropped);
+            self.dropped = 0;
+        }
+    }
+}
+
+impl Plane<'_> {
+    /// Says that the program serves, and with what.
+    fn log_start(&self) {
+        let Config { listeners, backends, runtime, limits, warnings, .. } = self.config;
+        for warning in warnings {
+            warn!(target: "ringwall::config", "{warning}");
+        }
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let shown: Vec<String> = listeners
+            .iter()
+            .zip(&self.listening)
+            .map(|(listener, address)| format!("{} on {address} to {}", listener.name, backends[listener.backend].name))
+            .collect();
+        info!(
+            target: "ringwall::control",
+            version = %env!("CARGO_PKG_VERSION"),
+            kernel = %kernel.trim(),
+            shards = runtime.cores.len(),
+            listeners = %shown.join(", "),
+            max_connections = limits.max_connections,
+            session_memory_max = %show_size(limits.session_memory_max()),
+            shard_memory = %show_size(limits.shard_memory),
+            "started"
+        );
+        self.notifier.ready(&format!("serving on {} listeners with {} shards", shown.len(), runtime.cores.len()));
+    }
+
+    /// Says how it ended.
+    fn log_end(&self, ending: &Ending) {
+        let sessions_cut_off = ending.sessions_cut_off;
+        match &ending.failure {
+            None => info!(target: "ringwall::control", sessions_cut_off, "ended"),
+            Some(failure) => error!(target: "ringwall::control", sessions_cut_off, %failure, "ended by a failure"),
+        }
+    }
+}
+
+impl fmt::Debug for Plane<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plane").field("listening", &self.listening).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! Tells the service manager how far the program is; see `sd_notify(3)`.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// The environment variable by which a service manager says where it listens.
+const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+
+/// The way to the service manager, if there is one. Telling never waits and never fails: a manager that does not
+/// listen is none.
+#[derive(Debug, Default)]
+pub struct Notifier {
+    socket: Option<UnixDatagram>,
+}
+
+impl Notifier {
+    /// The service manager that started this program.
+    ///
+    /// # Errors
+    ///
+    /// When the environment names a socket that cannot be reached.
+    pub fn from_environment() -> io::Result<Self> {
+        std::env::var_os(SOCKET_VARIABLE).map_or_else(|| Ok(Self::default()), Self::to)
+    }
+
+    /// The service manager that listens at `name`: a path, or a name in the abstract namespace after an `@`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be reached.
+    pub fn to(name: OsString) -> io::Result<Self> {
+        let address = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(&address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: Some(socket) })
+    }
+
+    /// Every listener accepts.
+    pub(super) fn ready(&self, status: &str) {
+        self.tell(&format!("READY=1\nSTATUS={status}\n"));
+    }
+
+    /// The program is on its way to its end.
+    pub(super) fn stopping(&self, status: &str) {
+        self.tell(&format!("STOPPING=1\nSTATUS={status}\n"));
+    }
+
+    fn tell(&self, message: &str) {
+        if let Some(socket) = &self.socket
+            && let Err(error) = socket.send(message.as_bytes())
+        {
+            tracing::warn!(target: "ringwall::control", %error, "the service manager could not be told");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(socket: &UnixDatagram) -> String {
+        let mut message = [0; 256];
+        let length = socket.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_service_manager_at_a_path_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::to(path.into()).unwrap();
+        notifier.ready("serving");
+        assert_eq!(received(&manager), "READY=1\nSTATUS=serving\n");
+        notifier.stopping("draining");
+        assert_eq!(received(&manager), "STOPPING=1\nSTATUS=draining\n");
+    }
+
+    #[test]
+    fn a_service_manager_in_the_abstract_namespace_is_told() {
+        let name = format!("ringwall-test-{}", std::process::id());
+        let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        Notifier::to(format!("@{name}").into()).unwrap().ready("serving");
+        assert_eq!(received(&manager), "READY=1\nSTATUS=serving\n");
+    }
+
+    #[test]
+    fn no_service_manager_is_fine_and_an_absent_one_is_an_error() {
+        Notifier::default().ready("serving");
+        assert!(Notifier::to("/nowhere/notify".into()).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Events as log lines. Field names are what operators search for: they never change meaning.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tracing::field::display;
+use tracing::{info, warn};
+
+use crate::config::{Backend, Config, Listener};
+use crate::events::{CloseRecord, Event};
+use crate::session::close::CloseReason;
+
+/// Writes the line of one event.
+pub(super) fn log_event(config: &Config, event: &Event) {
+    match event {
+        Event::Closed(record) => log_closed(config, record),
+        Event::AcceptPaused { listener, errno } => warn!(
+            target: "ringwall::dispatcher",
+            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            error = %errno,
+            "accepting paused until the system gives file descriptors and memory again"
+        ),
+        Event::AcceptResumed { listener } => info!(
+            target: "ringwall::dispatcher",
+            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            "accepting again"
+        ),
+        Event::Stalled { client, listener, pending } => warn!(
+            target: "ringwall::dispatcher",
+            client = client.map(display),
+            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            pending_ms = millis(*pending),
+            "session stalled: neither side reads"
+        ),
+        Event::Draining => info!(target: "ringwall::dispatcher", "accepting nothing more"),
+    }
+}
+
+/// What an operator has to mend is a warning whether or not sessions are logged; any other end is a line of its own
+/// where they are.
+fn log_closed(config: &Config, record: &CloseRecord) {
+    let backend = backend_of(config, record.listener).map(|backend| display(&backend.name));
+    let listener = listener_at(config, record.listener).map(|listener| display(&listener.name));
+    if record.reason == CloseReason::Plaintext.label() {
+        warn!(
+            target: "ringwall::shard",
+            client = record.client.map(display::<SocketAddr>),
+            listener,
+            "client speaks plain text to a TLS port: it has to be told to use TLS"
+        );
+    } else if record.reason == CloseReason::BackendUnreachable.label() {
+        warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend reached");
+    }
+    if config.log.sessions {
+        log_session(config, record);
+    }
+}
+
+fn log_session(config: &Config, record: &CloseRecord) {
+    let tls = record.tls.as_ref();
+    let backend = backend_of(config, record.listener);
+    let server = backend.and_then(|backend| backend.servers.get(usize::from(record.server?)));
+    info!(
+        target: "ringwall::session",
+        client = record.client.map(display::<SocketAddr>),
+        listener = listener_at(config, record.listener).map(|listener| display(&listener.name)),
+        shard = record.shard,
+        backend = backend.map(|backend| display(&backend.name)),
+        server = server.map(|server| display(&server.address)),
+        server_local_port = record.server_local_port,
+        tls_version = tls.map(|tls| display(tls.version)),
+        cipher = tls.map(|tls| display(tls.cipher)),
+        group = tls.and_then(|tls| tls.group).map(display),
+        sni = tls.and_then(|tls| tls.server_name.as_deref()).map(display),
+        resumed = tls.map(|tls| tls.resumed),
+        handshake_ms = record.handshake.map(millis),
+        duration_ms = millis(record.duration),
+        client_rx_bytes = record.client_received_bytes,
+        client_tx_bytes = record.client_sent_bytes,
+        server_rx_bytes = record.server_received_bytes,
+        server_tx_bytes = record.server_sent_bytes,
+        reason = %record.reason,
+        detail = record.detail.as_deref(),
+        "session closed"
+    );
+}
+
+fn listener_at(config: &Config, index: u16) -> Option<&Listener> {
+    config.listeners.get(usize::from(index))
+}
+
+fn backend_of(config: &Config, listener: u16) -> Option<&Backend> {
+    config.backends.get(listener_at(config, listener)?.backend)
+}
+
+/// Milliseconds with the microseconds as decimals.
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}

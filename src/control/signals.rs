@@ -1,0 +1,39 @@
+//! What signals order.
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{Receiver, channel};
+
+/// What a signal orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// End: after a drain the first time, at once the second time.
+    Stop,
+}
+
+/// Signals that wait to be obeyed at most; one more says nothing new.
+const SIGNALS_MAX: usize = 8;
+
+/// Receives SIGTERM and SIGINT from now on. Must be called within the runtime.
+///
+/// # Errors
+///
+/// When a signal cannot be received.
+pub(super) fn of_this_process() -> io::Result<Receiver<Signal>> {
+    let (sender, receiver) = channel(SIGNALS_MAX);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        loop {
+            let came = tokio::select! {
+                came = terminate.recv() => came,
+                came = interrupt.recv() => came,
+            };
+            if came.is_none() || sender.send(Signal::Stop).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}

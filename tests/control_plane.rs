@@ -1,0 +1,428 @@
+//! The control plane without a data plane: events are told, signals sent and endings announced by hand, and the log
+//! is read line by line.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ringwall::config::{Config, Machine};
+use ringwall::control::{Ending, Logging, Notifier, Orders, Plane, Signal, run_obeying};
+use ringwall::events::{CloseRecord, Event, EventSender, events};
+use ringwall::io::{Errno, Fd};
+use ringwall::mailbox::Doorbell;
+use ringwall::tls::Summary;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{getpid, kill_process};
+use tokio::sync::{mpsc, oneshot};
+
+const CONFIG: &str = r#"
+[[listener]]
+name = "public"
+bind = "127.0.0.1:6380"
+backend = "valkey"
+tls = { certificate = "server.crt", private_key = "server.key" }
+
+[[backend]]
+name = "valkey"
+servers = ["127.0.0.1:6379", "unix:/run/valkey.sock"]
+
+[limits]
+shutdown_timeout = "0s"
+"#;
+
+/// The log's output: each line goes to the test.
+struct Lines(Sender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line).trim_end().to_owned();
+        self.0.send(text).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An order as the data plane sees it.
+#[derive(Debug, PartialEq, Eq)]
+enum Order {
+    Drain(Duration),
+    Stop,
+}
+
+/// A control plane on a thread of its own, and everything around it.
+struct World {
+    events: EventSender,
+    wake: std::fs::File,
+    signals: mpsc::Sender<Signal>,
+    ended: Option<oneshot::Sender<Ending>>,
+    orders: Receiver<Order>,
+    lines: Receiver<String>,
+    manager: UnixDatagram,
+    thread: JoinHandle<io::Result<Ending>>,
+}
+
+impl World {
+    fn new(more_config: &str, filter: Option<&'static str>, events_max: usize) -> Self {
+        Self::with_plane_run_by(run_obeying, more_config, filter, events_max)
+    }
+
+    fn with_plane_run_by(
+        run: fn(Plane<'_>, mpsc::Receiver<Signal>) -> io::Result<Ending>,
+        more_config: &str,
+        filter: Option<&'static str>,
+        events_max: usize,
+    ) -> Self {
+        let resolve = |_: &str, _: u16| Err(io::Error::other("no names here"));
+        let machine = Machine { cores: vec![0, 1], open_files_max: 100_000, resolve };
+        let text = format!("{CONFIG}{more_config}");
+        let config = Config::parse(text.as_bytes(), Path::new("ringwall.toml"), &machine).expect("it is valid");
+
+        let doorbell = Doorbell::new();
+        let wake = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+        let wake_here = std::fs::File::from(wake.try_clone().expect("a copy of it"));
+        let (sender, receiver) = events(events_max, doorbell.clone(), Fd(wake.as_raw_fd()));
+        let (signals, signals_there) = mpsc::channel(4);
+        let (ended, ended_there) = oneshot::channel();
+        let (orders_there, orders) = channel();
+        let (lines_there, lines) = channel();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let manager = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
+        let notifier = Notifier::to(folder.path().join("notify").into()).expect("the manager listens");
+
+        let thread = thread::spawn(move || {
+            let logging = Logging::start(&config.log, filter, Lines(lines_there)).expect("a log");
+            let stop = orders_there.clone();
+            run(
+                Plane {
+                    config: &config,
+                    logging: &logging,
+                    notifier,
+                    listening: vec![SocketAddr::from(([127, 0, 0, 1], 6380))],
+                    events: vec![receiver],
+                    doorbell,
+                    wake,
+                    orders: Orders {
+                        drain: Box::new(move |deadline| orders_there.send(Order::Drain(deadline)).expect("a test")),
+                        stop: Box::new(move || stop.send(Order::Stop).expect("a test")),
+                    },
+                    ended: ended_there,
+                },
+                signals_there,
+            )
+        });
+        Self { events: sender, wake: wake_here, signals, ended: Some(ended), orders, lines, manager, thread }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.events.send(event);
+        if self.events.wake_due().is_some() {
+            self.wake.write_all(&1_u64.to_ne_bytes()).expect("an eventfd takes it");
+        }
+    }
+
+    /// The next line without its time stamp.
+    fn line(&self) -> String {
+        let line = self.lines.recv().expect("a line");
+        line.split_once(' ').expect("a time stamp").1.trim_start().to_owned()
+    }
+
+    fn signal(&self) {
+        self.signals.blocking_send(Signal::Stop).expect("it listens");
+    }
+
+    fn told_manager(&self) -> String {
+        let mut message = [0; 256];
+        let length = self.manager.recv(&mut message).expect("a message");
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    }
+
+    /// Announces the end of the data plane; gives what the control plane ended with and the lines not yet read.
+    fn end(mut self, ending: Ending) -> (Ending, Vec<String>) {
+        self.ended.take().expect("it has not ended").send(ending).expect("it listens");
+        let ending = self.thread.join().expect("it does not panic").expect("it has its runtime");
+        (
+            ending,
+            self.lines
+                .iter()
+                .map(|line| line.split_once(' ').expect("a time stamp").1.trim_start().to_owned())
+                .collect(),
+        )
+    }
+}
+
+fn record() -> CloseRecord {
+    CloseRecord {
+        client: Some(SocketAddr::from(([192, 0, 2, 7], 50_000))),
+        listener: 0,
+        shard: 1,
+        server: Some(0),
+        server_local_port: Some(40_001),
+        tls: Some(Summary {
+            version: "TLSv1.3",
+            cipher: "TLS_AES_128_GCM_SHA256",
+            group: Some("X25519MLKEM768"),
+            server_name: Some("cache.example".into()),
+            resumed: false,
+        }),
+        handshake: Some(Duration::from_micros(1_234)),
+        duration: Duration::from_millis(60_000),
+        client_received_bytes: 1,
+        client_sent_bytes: 2,
+        server_received_bytes: 3,
+        server_sent_bytes: 4,
+        reason: "client_closed",
+        detail: None,
+    }
+}
+
+fn closed(record: CloseRecord) -> Event {
+    Event::Closed(Box::new(record))
+}
+
+#[test]
+fn the_start_is_one_line_and_the_service_manager_is_told() {
+    let world = World::new("", None, 8);
+    let line = world.line();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(
+        line,
+        format!(
+            "INFO started version=0.1.0 kernel={} shards=2 listeners=public on 127.0.0.1:6380 to valkey \
+             max_connections=10000 session_memory_max=800KiB shard_memory=256MiB",
+            kernel.trim()
+        )
+    );
+    assert_eq!(world.told_manager(), "READY=1\nSTATUS=serving on 1 listeners with 2 shards\n");
+}
+
+#[test]
+fn a_closed_session_is_one_line_with_everything_about_it() {
+    let mut world = World::new("", None, 8);
+    world.line();
+    world.tell(closed(record()));
+    assert_eq!(
+        world.line(),
+        "INFO session closed client=192.0.2.7:50000 listener=public shard=1 backend=valkey server=127.0.0.1:6379 \
+         server_local_port=40001 tls_version=TLSv1.3 cipher=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 \
+         sni=cache.example resumed=false handshake_ms=1.234 duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
+         server_rx_bytes=3 server_tx_bytes=4 reason=client_closed"
+    );
+    world.tell(closed(CloseRecord {
+        client: None,
+        server: None,
+        server_local_port: None,
+        tls: None,
+        handshake: None,
+        reason: "handshake_failed",
+        detail: Some("no shared\nversion".into()),
+        ..record()
+    }));
+    assert_eq!(
+        world.line(),
+        "INFO session closed listener=public shard=1 backend=valkey duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
+         server_rx_bytes=3 server_tx_bytes=4 reason=handshake_failed detail=\"no shared\\nversion\""
+    );
+}
+
+#[test]
+fn a_line_can_be_an_object_of_json() {
+    let mut world = World::new("[log]\nformat = \"json\"\n", None, 8);
+    world.lines.recv().unwrap();
+    world.tell(closed(CloseRecord { server: Some(1), server_local_port: None, ..record() }));
+    let line = world.lines.recv().unwrap();
+    let (head, fields) = line.split_once(",\"level\":").unwrap();
+    assert!(head.starts_with("{\"timestamp\":\""), "{head}");
+    assert_eq!(
+        fields,
+        "\"INFO\",\"message\":\"session closed\",\"client\":\"192.0.2.7:50000\",\"listener\":\"public\",\"shard\":1,\
+         \"backend\":\"valkey\",\"server\":\"unix:/run/valkey.sock\",\"tls_version\":\"TLSv1.3\",\
+         \"cipher\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"X25519MLKEM768\",\"sni\":\"cache.example\",\
+         \"resumed\":false,\"handshake_ms\":1.234,\"duration_ms\":60000.0,\"client_rx_bytes\":1,\"client_tx_bytes\":2,\
+         \"server_rx_bytes\":3,\"server_tx_bytes\":4,\"reason\":\"client_closed\",\"target\":\"ringwall::session\"}"
+    );
+}
+
+#[test]
+fn what_an_operator_should_know_is_a_line_each() {
+    let mut world = World::new("", None, 8);
+    world.line();
+    let client = Some(SocketAddr::from(([192, 0, 2, 7], 50_000)));
+    for (event, line) in [
+        (
+            Event::AcceptPaused { listener: 0, errno: Errno(24) },
+            "WARN accepting paused until the system gives file descriptors and memory again listener=public \
+             error=Too many open files (os error 24)",
+        ),
+        (Event::AcceptResumed { listener: 0 }, "INFO accepting again listener=public"),
+        (
+            Event::Stalled { listener: 0, client, pending: Duration::from_secs(5) },
+            "WARN session stalled: neither side reads client=192.0.2.7:50000 listener=public pending_ms=5000.0",
+        ),
+        (Event::Draining, "INFO accepting nothing more"),
+    ] {
+        world.tell(event);
+        assert_eq!(world.line(), line);
+    }
+}
+
+#[test]
+fn what_has_to_be_mended_is_a_warning_with_or_without_sessions() {
+    let mut world = World::new("[log]\nsessions = false\n", None, 8);
+    world.line();
+    world.tell(closed(CloseRecord { reason: "plaintext", ..record() }));
+    assert_eq!(
+        world.line(),
+        "WARN client speaks plain text to a TLS port: it has to be told to use TLS client=192.0.2.7:50000 listener=public"
+    );
+    let detail = Some("127.0.0.1:6379: Connection refused".into());
+    world.tell(closed(CloseRecord { reason: "backend_unreachable", detail, ..record() }));
+    assert_eq!(
+        world.line(),
+        "WARN no server of the backend reached backend=valkey detail=\"127.0.0.1:6379: Connection refused\""
+    );
+}
+
+#[test]
+fn sessions_can_be_left_out_by_key_and_by_environment() {
+    let mut world = World::new("[log]\nsessions = false\n", None, 8);
+    world.line();
+    world.tell(closed(record()));
+    world.tell(Event::Draining);
+    assert_eq!(world.line(), "INFO accepting nothing more");
+
+    let mut world = World::new("[log]\nlevel = \"error\"\n", Some("warn,ringwall::dispatcher=info"), 8);
+    world.tell(closed(record()));
+    world.tell(Event::Draining);
+    assert_eq!(world.line(), "INFO accepting nothing more");
+}
+
+#[test]
+fn a_filter_that_is_none_says_which_part_is_wrong() {
+    let log = ringwall::config::Log {
+        format: ringwall::config::LogFormat::Text,
+        level: ringwall::config::LogLevel::Info,
+        sessions: true,
+    };
+    for (filter, part) in [
+        ("inf", "inf"),
+        ("warn,ringwall::session=loud", "ringwall::session=loud"),
+        ("info,hyper=debug", "hyper=debug"),
+        ("warn,", ""),
+        ("3", "3"),
+    ] {
+        let error = Logging::start(&log, Some(filter), io::sink()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "RINGWALL_LOG={filter:?}: {part:?} is neither a level (off, error, warn, info, debug, trace) nor a \
+                 target and its level, such as \"warn,ringwall::session=info\""
+            )
+        );
+    }
+    for filter in ["", " ", "off", "DEBUG", "ringwall=warn", "info, ringwall::session=off"] {
+        assert!(Logging::start(&log, Some(filter), io::sink()).is_ok(), "{filter:?}");
+    }
+}
+
+#[test]
+fn events_that_found_no_room_are_counted_in_a_line() {
+    let mut world = World::new("", None, 1);
+    world.line();
+    // The reader may take one at any moment, so how many are dropped is not known; that all are accounted for is.
+    let told = 20_000;
+    for _ in 0..told {
+        world.tell(Event::Draining);
+    }
+    let (_, lines) = world.end(Ending::default());
+    let logged = lines.iter().filter(|line| *line == "INFO accepting nothing more").count();
+    let dropped: usize = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("WARN ")?.split_once(" log records dropped")?.0.parse::<usize>().ok())
+        .sum();
+    assert!(dropped > 0);
+    assert_eq!(logged + dropped, told);
+}
+
+#[test]
+fn the_first_signal_drains_and_the_last_line_counts_those_cut_off() {
+    let world = World::new("", None, 8);
+    world.line();
+    world.told_manager();
+    world.signal();
+    assert_eq!(world.orders.recv().unwrap(), Order::Drain(Duration::ZERO));
+    assert_eq!(world.line(), "INFO draining; a second signal ends at once deadline=0s");
+    assert_eq!(world.told_manager(), "STOPPING=1\nSTATUS=draining, at most 0s\n");
+    let (ending, lines) = world.end(Ending { sessions_cut_off: 3, failure: None });
+    assert_eq!(ending, Ending { sessions_cut_off: 3, failure: None });
+    assert_eq!(lines, ["INFO ended sessions_cut_off=3"]);
+}
+
+#[test]
+fn the_second_signal_stops_at_once() {
+    let world = World::new("", None, 8);
+    world.signal();
+    world.signal();
+    assert_eq!(world.orders.recv().unwrap(), Order::Drain(Duration::ZERO));
+    assert_eq!(world.orders.recv().unwrap(), Order::Stop);
+    let (ending, lines) = world.end(Ending { sessions_cut_off: 1, failure: None });
+    assert_eq!(ending.failure, None);
+    assert_eq!(lines[2..], ["INFO stopping at once", "INFO ended sessions_cut_off=1"]);
+}
+
+#[test]
+fn sigterm_and_sigint_are_the_signals() {
+    let world = World::with_plane_run_by(|plane, _| ringwall::control::run(plane), "", None, 8);
+    // Written once the signals are received: before that they would end the test.
+    world.line();
+    kill_process(getpid(), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(world.orders.recv().unwrap(), Order::Drain(Duration::ZERO));
+    kill_process(getpid(), rustix::process::Signal::INT).unwrap();
+    assert_eq!(world.orders.recv().unwrap(), Order::Stop);
+    world.end(Ending::default());
+}
+
+#[test]
+fn records_of_a_drain_are_written_before_the_last_line() {
+    let mut world = World::new("", None, 8);
+    world.line();
+    world.events.send(closed(record()));
+    world.events.send(Event::Draining);
+    let (_, lines) = world.end(Ending::default());
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].starts_with("INFO session closed"), "{lines:?}");
+    assert_eq!(lines[2], "INFO ended sessions_cut_off=0");
+}
+
+#[test]
+fn a_data_plane_that_fails_is_a_failure() {
+    let world = World::new("", None, 8);
+    world.line();
+    let (ending, lines) = world.end(Ending { sessions_cut_off: 0, failure: Some("shard 1: no ring".to_owned()) });
+    assert_eq!(ending.failure.as_deref(), Some("shard 1: no ring"));
+    assert_eq!(lines, ["ERROR ended by a failure sessions_cut_off=0 failure=shard 1: no ring"]);
+}
+
+#[test]
+fn a_data_plane_that_does_not_stop_is_not_waited_for() {
+    let world = World::new("", None, 8);
+    world.signal();
+    world.signal();
+    let ending = world.thread.join().unwrap().unwrap();
+    assert_eq!(ending.failure.as_deref(), Some("the data plane has not ended in time"));
+}
+
+#[test]
+fn a_data_plane_that_vanishes_is_a_failure() {
+    let mut world = World::new("", None, 8);
+    world.ended = None;
+    let ending = world.thread.join().unwrap().unwrap();
+    assert_eq!(ending.failure.as_deref(), Some("the data plane ended without saying why"));
+}
