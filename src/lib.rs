@@ -9,6 +9,7 @@ pub mod load;
 pub mod mailbox;
 pub mod metrics;
 pub mod pool;
+pub mod server;
 pub mod session;
 pub mod shard;
 pub mod time;

@@ -43,3 +43,27 @@ pub struct Tally {
     /// Close records dropped because the log's ring was full.
     pub records_dropped: u64,
 }
+
+impl std::ops::AddAssign for Tally {
+    /// Sums field by field: what several shards have counted.
+    fn add_assign(&mut self, other: Self) {
+        self.sessions += other.sessions;
+        self.handshakes += other.handshakes;
+        self.records_opened += other.records_opened;
+        self.flushes_batch_end += other.flushes_batch_end;
+        self.flushes_threshold += other.flushes_threshold;
+        self.flushes_close += other.flushes_close;
+        self.chunks_corked += other.chunks_corked;
+        self.chunks_passed += other.chunks_passed;
+        self.sends += other.sends;
+        self.receives += other.receives;
+        self.receives_without_buffer += other.receives_without_buffer;
+        self.backpressure_pauses += other.backpressure_pauses;
+        self.pending_transitions += other.pending_transitions;
+        self.stale_completions += other.stale_completions;
+        self.turns += other.turns;
+        self.enters += other.enters;
+        self.completion_overflows += other.completion_overflows;
+        self.records_dropped += other.records_dropped;
+    }
+}

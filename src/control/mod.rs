@@ -33,6 +33,7 @@ use self::inbox::Inbox;
 use crate::config::{Config, show_duration, show_size};
 use crate::events::EventReceiver;
 use crate::mailbox::Doorbell;
+use crate::metrics::Tally;
 
 /// How long the data plane may take beyond the drain's deadline.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
@@ -80,6 +81,8 @@ impl fmt::Debug for Orders {
 pub struct Ending {
     /// Sessions that were cut off: by the deadline, or by the order to stop.
     pub sessions_cut_off: u64,
+    /// What all shards have counted.
+    pub tally: Tally,
     /// Why it ended without being told to, or could not end.
     pub failure: Option<String>,
 }

@@ -55,6 +55,8 @@ pub enum Command {
         /// How long sessions that are owed something may go on.
         timeout: Duration,
     },
+    /// Have the shards drop their sessions at once.
+    Stop,
     /// Every shard has ended.
     End,
 }
@@ -390,6 +392,10 @@ impl<D: Driver> Dispatcher<D> {
                 self.pause_accepting();
             }
             Command::Drain { .. } => {}
+            Command::Stop => {
+                self.order_all(|| Order::Stop);
+                self.phase = Phase::CutOff;
+            }
             Command::End => self.phase = Phase::Ended,
         }
     }

@@ -78,6 +78,8 @@ pub enum Order {
     },
     /// Close all that is left.
     CutOff,
+    /// End at once; what is open is dropped.
+    Stop,
 }
 
 /// An accepted client on its way to its shard.
@@ -160,6 +162,7 @@ pub struct Shard<D> {
     pending: u32,
     draining: Option<Duration>,
     cut_off: u64,
+    stopped: bool,
     jitter: u64,
 }
 
@@ -188,6 +191,7 @@ impl<D: Driver> Shard<D> {
             pending: 0,
             draining: None,
             cut_off: 0,
+            stopped: false,
             jitter: options.seed | 1,
         }
     }
@@ -203,10 +207,11 @@ impl<D: Driver> Shard<D> {
         Ok(self.report())
     }
 
-    /// Whether the shard has drained.
+    /// Whether the shard has drained, or was told to stop.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.draining.is_some() && self.table.is_empty() && self.handshake_parts.is_empty()
+        let drained = self.draining.is_some() && self.table.is_empty() && self.handshake_parts.is_empty();
+        self.stopped || drained
     }
 
     /// What has been counted so far.
@@ -257,6 +262,10 @@ impl<D: Driver> Shard<D> {
                 Order::Inspect { slot, pending } => self.inspect(slot, pending),
                 Order::Drain { quiet } => self.begin_drain(quiet),
                 Order::CutOff => self.cut_off(),
+                Order::Stop => {
+                    self.cut_off += self.table.len() as u64;
+                    self.stopped = true;
+                }
             }
         }
     }

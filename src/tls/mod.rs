@@ -27,6 +27,6 @@ pub use certificate::{Identity, IdentityError, IdentityWarning};
 pub use engine::{Engine, OpenStatus, Opened};
 pub use failure::Failure;
 pub use first_bytes::looks_like_plaintext;
-pub use randomness::warm_up;
+pub use randomness::{random_seed, warm_up};
 pub use summary::Summary;
 pub use tickets::{TicketKeys, TicketSecret};

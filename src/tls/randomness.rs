@@ -9,3 +9,12 @@ pub fn warm_up() {
     // What a failure means is the first handshake's to say.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
 }
+
+/// A seed for what must differ from run to run and need not be secret: placement, jitter.
+#[must_use]
+pub fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // A generator that fails leaves a fixed seed, which is good enough for these.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}

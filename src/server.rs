@@ -1,0 +1,494 @@
+//! Starts and ends the program's threads, in order, and ties them together.
+//!
+//! Start: identities are read and sockets bound before any thread runs, so a mistake starts nothing. Each shard makes
+//! its own ring, keys and randomness on its own core; when all are ready the dispatcher begins to accept. End: the
+//! dispatcher stops first, the shards drain, the control plane sees the last one out.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use crate::config::{self, Coalesce, Config};
+use crate::control::{self, Ending, Logging, Notifier, Orders, Plane};
+use crate::dispatcher::{self, Command, Dispatcher};
+use crate::events::{EventReceiver, EventSender, events};
+use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
+use crate::io::{Driver, Fd, RingHandle, SocketOptions, sys};
+use crate::load::LoadCell;
+use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
+use crate::session::{self, coalescer::Threshold};
+use crate::shard::links::{BusyMeter, Links};
+use crate::shard::{self, Order, Report, Shard};
+use crate::tls::{self, Acceptor, Identity, IdentityError, SetupError, TicketKeys, TicketSecret};
+
+/// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
+const MAILBOX_ORDERS: usize = 1024;
+
+/// Pending hints that may wait for the dispatcher; what is lost beyond is made good from the flags.
+const PENDING_HINTS: usize = 1024;
+
+/// Events that may wait for the control plane, per thread.
+const EVENTS: usize = 8192;
+
+/// The control plane gives two commands at most.
+const COMMANDS: usize = 4;
+
+/// The dispatcher's ring: it accepts, rings and hears one byte per command. It sends and receives nothing else.
+const DISPATCHER_RING: UringOptions = UringOptions {
+    submissions: 256,
+    completions: 4096,
+    in_flight: 64,
+    small_buffers: 4,
+    small_buffer_bytes: 64,
+    large_buffers: 0,
+    large_buffer_bytes: 0,
+};
+
+/// Why the program cannot start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The kernel does not give what is needed of io_uring.
+    Unavailable(Unavailable),
+    /// A listener cannot be bound.
+    Bind {
+        /// The listener's name.
+        listener: Box<str>,
+        /// Its address.
+        address: SocketAddr,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// A certificate or key cannot be used.
+    Identity {
+        /// The listener's name.
+        listener: Box<str>,
+        /// Why.
+        error: IdentityError,
+    },
+    /// TLS cannot be set up with it.
+    Tls {
+        /// The listener's name.
+        listener: Box<str>,
+        /// Why.
+        error: SetupError,
+    },
+    /// A thread, socket pair or eventfd cannot be had.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(unavailable) => unavailable.fmt(f),
+            Self::Bind { listener, address, error } => {
+                write!(f, "listener \"{listener}\": cannot listen on {address}: {error}")?;
+                f.write_str(match error.kind() {
+                    io::ErrorKind::AddrInUse => "; another program listens there already (ss -ltnp shows which)",
+                    io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
+                    io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
+                    _ => "",
+                })
+            }
+            Self::Identity { listener, error } => write!(f, "listener \"{listener}\": {error}"),
+            Self::Tls { listener, error } => write!(f, "listener \"{listener}\": {error}"),
+            Self::System(error) => write!(f, "the system gives no thread or file descriptor: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Serves until told to stop by a signal.
+///
+/// # Errors
+/// Why nothing was started.
+pub fn run(config: &Config, logging: &Logging, notifier: Notifier) -> Result<Ending, StartError> {
+    let data_plane = DataPlane::start(config)?;
+    let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
+    let orders = Orders {
+        drain: Box::new(move |timeout| drain.send(Command::Drain { timeout })),
+        stop: Box::new(move || stop.send(Command::Stop)),
+    };
+    let plane = Plane {
+        config,
+        logging,
+        notifier,
+        listening: data_plane.listening,
+        events: data_plane.events,
+        doorbell: data_plane.doorbell,
+        wake: data_plane.wake,
+        orders,
+        ended: data_plane.ended,
+    };
+    Ok(control::run(plane)?)
+}
+
+/// The running shards and dispatcher, and what leads to them.
+#[derive(Debug)]
+pub struct DataPlane {
+    /// Where each listener really listens.
+    pub listening: Vec<SocketAddr>,
+    /// What the threads tell.
+    pub events: Vec<EventReceiver>,
+    /// The doorbell that all of `events` share.
+    pub doorbell: Doorbell,
+    /// The eventfd behind that doorbell.
+    pub wake: OwnedFd,
+    /// The way to the dispatcher.
+    pub commands: Commands,
+    /// Sent once all threads have ended, or one has failed.
+    pub ended: oneshot::Receiver<Ending>,
+}
+
+/// The way to the dispatcher; any thread may use it.
+#[derive(Clone, Debug)]
+pub struct Commands(Arc<(Mutex<Sender<Command>>, UnixStream)>);
+
+impl Commands {
+    /// Gives the dispatcher a command and wakes it.
+    pub fn send(&self, command: Command) {
+        let (sender, mut wake) = (&self.0.0, &self.0.1);
+        let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if sender.send(command).is_ok() {
+            // One byte into a socket that holds thousands: it fails only when the dispatcher is gone.
+            let _ = wake.write(&[1]);
+        }
+    }
+}
+
+impl DataPlane {
+    /// Binds the listeners and starts all threads. Clients are accepted when this returns.
+    ///
+    /// # Errors
+    /// Why nothing was started.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        probe().map_err(StartError::Unavailable)?;
+        let blueprint = Arc::new(Blueprint::of(config)?);
+        let sockets = bind(config, &blueprint.socket)?;
+        let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
+        let listening =
+            addresses.zip(&config.listeners).map(|(address, listener)| address.unwrap_or(listener.bind)).collect();
+
+        let wake = sys::eventfd()?;
+        let doorbell = Doorbell::new();
+        let event_ring = || events(EVENTS, doorbell.clone(), Fd(wake.as_raw_fd()));
+        let (end_sender, ends) = mpsc::channel();
+        let dispatcher_doorbell = Doorbell::new();
+        let mut receivers = Vec::new();
+        let mut starting = Vec::new();
+        for (id, &core) in (0..).zip(&config.runtime.cores) {
+            let (sender, receiver) = event_ring();
+            receivers.push(receiver);
+            starting.push(Starting::shard(id, core, &blueprint, &dispatcher_doorbell, sender, &end_sender)?);
+        }
+        let shards = starting.len();
+        let (ports, dispatcher_rings) = Starting::wait_for_all(starting)?;
+
+        let (sender, receiver) = event_ring();
+        receivers.push(receiver);
+        let (commands, command_receiver) = mailbox(COMMANDS);
+        let (near, far) = UnixStream::pair()?;
+        far.set_nonblocking(true)?;
+        let links = dispatcher::Links {
+            commands: command_receiver,
+            wake: OwnedFd::from(near).into(),
+            doorbell: dispatcher_doorbell,
+            events: sender,
+        };
+        let listeners = sockets.iter().zip(&config.listeners).map(|(&socket, listener)| dispatcher::Listener {
+            socket,
+            connections_max: u64::from(listener.max_connections),
+        });
+        let listeners = listeners.collect();
+        start_dispatcher(config, listeners, ports, links, dispatcher_rings, end_sender)?;
+        let commands = Commands(Arc::new((Mutex::new(commands), far)));
+        let ended = supervise(shards, ends, commands.clone())?;
+        Ok(Self { listening, events: receivers, doorbell, wake, commands, ended })
+    }
+}
+
+/// Listening sockets, in the listeners' order.
+fn bind(config: &Config, options: &SocketOptions) -> Result<Vec<Fd>, StartError> {
+    let mut sockets: Vec<OwnedFd> = Vec::new();
+    for listener in &config.listeners {
+        let socket = sys::listen(listener.bind, config.limits.listen_backlog).map_err(|error| StartError::Bind {
+            listener: listener.name.clone(),
+            address: listener.bind,
+            error,
+        })?;
+        // Accepted sockets have the options of their listener.
+        sys::tune_socket(Fd(socket.as_raw_fd()), options);
+        sockets.push(socket);
+    }
+    Ok(sockets.into_iter().map(Fd::from).collect())
+}
+
+/// What every shard builds itself from. Read while the threads start, and not after.
+#[derive(Debug)]
+struct Blueprint {
+    listeners: Vec<ListenerPlan>,
+    backends: Vec<shard::Backend>,
+    session: session::Options,
+    socket: SocketOptions,
+    slots: u32,
+    memory_bytes: usize,
+}
+
+#[derive(Debug)]
+struct ListenerPlan {
+    name: Box<str>,
+    identity: Identity,
+    tls: tls::Options,
+    backend: u16,
+}
+
+impl Blueprint {
+    fn of(config: &Config) -> Result<Self, StartError> {
+        let secret = TicketSecret::random();
+        let mut listeners = Vec::new();
+        for listener in &config.listeners {
+            let identity = Identity::load(&listener.tls.certificate, &listener.tls.private_key)
+                .map_err(|error| StartError::Identity { listener: listener.name.clone(), error })?;
+            let tickets = Some(TicketKeys::new(&secret, listener.name.as_bytes()));
+            listeners.push(ListenerPlan {
+                name: listener.name.clone(),
+                identity,
+                tls: tls::Options { tickets, ..tls::Options::default() },
+                backend: index(listener.backend),
+            });
+        }
+        let limits = &config.limits;
+        let refusals = u32::try_from(dispatcher::REFUSALS_MAX).unwrap_or(u32::MAX);
+        Ok(Self {
+            listeners,
+            backends: config.backends.iter().map(backend).collect(),
+            session: session_options(config),
+            socket: SocketOptions {
+                keepalive_seconds: limits.tcp_keepalive.map(|idle| u32::try_from(idle.as_secs()).unwrap_or(u32::MAX)),
+                user_timeout_ms: limits
+                    .tcp_user_timeout
+                    .map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
+            },
+            // Placement may send every client to one shard.
+            slots: limits.max_connections.saturating_add(refusals),
+            memory_bytes: limits.shard_memory,
+        })
+    }
+}
+
+/// The configuration bounds every list to far less than 16 bits can number.
+fn index(wide: usize) -> u16 {
+    u16::try_from(wide).expect("lists of the configuration have at most 1024 entries")
+}
+
+fn backend(backend: &config::Backend) -> shard::Backend {
+    let servers = backend.servers.iter().map(|server| server.address.clone()).collect();
+    shard::Backend { name: backend.name.to_string(), servers }
+}
+
+fn session_options(config: &Config) -> session::Options {
+    let limits = &config.limits;
+    session::Options {
+        send_buffer_bytes: limits.send_buffer,
+        coalesce: match config.coalesce {
+            Coalesce::Off => Threshold::Off,
+            Coalesce::Bytes(bytes) => Threshold::Bytes(bytes),
+            Coalesce::Unbounded => Threshold::Unbounded,
+        },
+        handshake_timeout: limits.handshake_timeout,
+        connect_timeout: limits.connect_timeout,
+        half_close_timeout: limits.half_close_timeout,
+        idle_timeout: limits.idle_timeout,
+    }
+}
+
+/// How a thread of the data plane ended.
+enum End {
+    Shard(io::Result<Report>),
+    Dispatcher(io::Result<()>),
+    Panicked,
+}
+
+/// A shard whose thread has been started and whose ring may not be there yet.
+struct Starting {
+    port: PortEnds,
+    ready: mpsc::Receiver<Result<RingHandle, StartError>>,
+    dispatcher: mpsc::Sender<RingHandle>,
+}
+
+/// The dispatcher's ends of what ties it to a shard.
+struct PortEnds {
+    mailbox: Sender<Order>,
+    pending: PendingReader,
+    load: Arc<LoadCell>,
+}
+
+impl Starting {
+    fn shard(
+        id: u16,
+        core: usize,
+        blueprint: &Arc<Blueprint>,
+        dispatcher_doorbell: &Doorbell,
+        events: EventSender,
+        ends: &mpsc::Sender<End>,
+    ) -> Result<Self, StartError> {
+        let (order_sender, order_receiver) = mailbox(MAILBOX_ORDERS);
+        let (publisher, reader) = pending_flags(blueprint.slots, PENDING_HINTS);
+        let load = Arc::new(LoadCell::new(blueprint.listeners.len() + 1));
+        let port = PortEnds { mailbox: order_sender, pending: reader, load: Arc::clone(&load) };
+        let (ready_sender, ready) = mpsc::channel();
+        let (dispatcher, dispatcher_ring) = mpsc::channel();
+        let (blueprint, dispatcher_doorbell) = (Arc::clone(blueprint), dispatcher_doorbell.clone());
+        spawn(format!("shard-{id}"), Some(core), ends.clone(), move || {
+            let (driver, listeners) = match shard_parts(&blueprint) {
+                Ok(parts) => parts,
+                Err(error) => {
+                    let _ = ready_sender.send(Err(error));
+                    return End::Shard(Ok(Report::default()));
+                }
+            };
+            let _ = ready_sender.send(Ok(driver.ring_handle()));
+            // Without a dispatcher there is nothing to serve.
+            let Ok(dispatcher) = dispatcher_ring.recv() else { return End::Shard(Ok(Report::default())) };
+            let options = shard::Options {
+                id,
+                slots_max: blueprint.slots as usize,
+                memory_bytes: blueprint.memory_bytes,
+                socket: blueprint.socket,
+                seed: tls::random_seed(),
+            };
+            let links = Links {
+                mailbox: order_receiver,
+                pending: publisher,
+                load,
+                dispatcher_doorbell,
+                dispatcher,
+                events,
+                meter: BusyMeter::default(),
+            };
+            let backends = blueprint.backends.clone();
+            drop(blueprint);
+            End::Shard(Shard::new(options, driver, links, listeners, backends).run())
+        })?;
+        Ok(Self { port, ready, dispatcher })
+    }
+
+    /// Waits until every shard has its ring; the first that fails is the reason not to start.
+    fn wait_for_all(starting: Vec<Self>) -> Result<(Vec<dispatcher::Port>, Vec<mpsc::Sender<RingHandle>>), StartError> {
+        let mut ports = Vec::new();
+        let mut dispatcher_rings = Vec::new();
+        for Self { port: PortEnds { mailbox, pending, load }, ready, dispatcher } in starting {
+            let ended = || StartError::System(io::Error::other("a shard ended while it started"));
+            let ring = ready.recv().map_err(|_| ended())??;
+            ports.push(dispatcher::Port { mailbox, ring, load, pending });
+            dispatcher_rings.push(dispatcher);
+        }
+        Ok((ports, dispatcher_rings))
+    }
+}
+
+/// What a shard makes on its own thread: its ring, and its own copy of every key.
+fn shard_parts(blueprint: &Blueprint) -> Result<(Uring, Vec<shard::Listener>), StartError> {
+    tls::warm_up();
+    let session = Rc::new(blueprint.session.clone());
+    let listeners = blueprint.listeners.iter().map(|plan| {
+        let acceptor = Acceptor::new(&plan.identity, &plan.tls)
+            .map_err(|error| StartError::Tls { listener: plan.name.clone(), error })?;
+        Ok(shard::Listener { acceptor, backend: plan.backend, session: Rc::clone(&session) })
+    });
+    let listeners = listeners.collect::<Result<Vec<_>, StartError>>()?;
+    let driver = Uring::new(&UringOptions::default()).map_err(StartError::Unavailable)?;
+    Ok((driver, listeners))
+}
+
+fn start_dispatcher(
+    config: &Config,
+    listeners: Vec<dispatcher::Listener>,
+    ports: Vec<dispatcher::Port>,
+    links: dispatcher::Links,
+    rings: Vec<mpsc::Sender<RingHandle>>,
+    ends: mpsc::Sender<End>,
+) -> Result<(), StartError> {
+    let (ready_sender, ready) = mpsc::channel();
+    let options =
+        dispatcher::Options { connections_max: u64::from(config.limits.max_connections), seed: tls::random_seed() };
+    spawn("dispatcher".to_owned(), config.runtime.dispatcher_core, ends, move || {
+        let driver = match Uring::new(&DISPATCHER_RING) {
+            Ok(driver) => driver,
+            Err(error) => {
+                let _ = ready_sender.send(Err(StartError::Unavailable(error)));
+                return End::Dispatcher(Ok(()));
+            }
+        };
+        for ring in rings {
+            let _ = ring.send(driver.ring_handle());
+        }
+        let _ = ready_sender.send(Ok(()));
+        End::Dispatcher(Dispatcher::new(options, driver, links, listeners, ports).run())
+    })?;
+    ready.recv().map_err(|_| StartError::System(io::Error::other("the dispatcher ended while it started")))?
+}
+
+/// Starts a thread that reports its end, pinned to `core` when there is one.
+fn spawn(
+    name: String,
+    core: Option<usize>,
+    ends: mpsc::Sender<End>,
+    body: impl FnOnce() -> End + Send + 'static,
+) -> io::Result<()> {
+    thread::Builder::new().name(name).spawn(move || {
+        if let Some(id) = core {
+            // Pinning is for speed: a sandbox that forbids it costs some, and nothing else.
+            core_affinity::set_for_current(core_affinity::CoreId { id });
+        }
+        let end = panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(End::Panicked);
+        let _ = ends.send(end);
+    })?;
+    Ok(())
+}
+
+/// Sees the threads end: the shards when they have drained, then the dispatcher. A thread that fails ends it all.
+fn supervise(shards: usize, ends: mpsc::Receiver<End>, commands: Commands) -> io::Result<oneshot::Receiver<Ending>> {
+    let (ended, receiver) = oneshot::channel();
+    let body = move || {
+        let mut ending = Ending::default();
+        let mut running = shards;
+        for end in ends {
+            match end {
+                End::Shard(Ok(report)) => {
+                    ending.sessions_cut_off += report.cut_off;
+                    ending.tally += report.tally;
+                    running -= 1;
+                    if running == 0 {
+                        commands.send(Command::End);
+                    }
+                }
+                End::Dispatcher(Ok(())) => break,
+                End::Shard(Err(error)) => ending.failure = Some(format!("a shard's ring failed: {error}")),
+                End::Dispatcher(Err(error)) => ending.failure = Some(format!("the dispatcher's ring failed: {error}")),
+                End::Panicked => ending.failure = Some("a thread of the data plane panicked".to_owned()),
+            }
+            if ending.failure.is_some() {
+                break;
+            }
+        }
+        let _ = ended.send(ending);
+    };
+    thread::Builder::new().name("supervisor".to_owned()).spawn(body)?;
+    Ok(receiver)
+}
