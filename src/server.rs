@@ -28,7 +28,7 @@ use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
-use crate::tls::{self, Acceptor, Identity, IdentityError, SetupError, TicketKeys, TicketSecret};
+use crate::tls::{self, Acceptor, Identity, SetupError, TicketKeys, TicketSecret};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -67,14 +67,7 @@ pub enum StartError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// A certificate or key cannot be used.
-    Identity {
-        /// The listener's name.
-        listener: Box<str>,
-        /// Why.
-        error: IdentityError,
-    },
-    /// TLS cannot be set up with it.
+    /// TLS cannot be set up with a listener's certificate and key.
     Tls {
         /// The listener's name.
         listener: Box<str>,
@@ -98,7 +91,6 @@ impl fmt::Display for StartError {
                     _ => "",
                 })
             }
-            Self::Identity { listener, error } => write!(f, "listener \"{listener}\": {error}"),
             Self::Tls { listener, error } => write!(f, "listener \"{listener}\": {error}"),
             Self::System(error) => write!(f, "the system gives no thread or file descriptor: {error}"),
         }
@@ -117,8 +109,13 @@ impl From<io::Error> for StartError {
 ///
 /// # Errors
 /// Why nothing was started.
-pub fn run(config: &Config, logging: &Logging, notifier: Notifier) -> Result<Ending, StartError> {
-    let data_plane = DataPlane::start(config)?;
+pub fn run(
+    config: &Config,
+    identities: Vec<Identity>,
+    logging: &Logging,
+    notifier: Notifier,
+) -> Result<Ending, StartError> {
+    let data_plane = DataPlane::start(config, identities)?;
     let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
     let orders = Orders {
         drain: Box::new(move |timeout| drain.send(Command::Drain { timeout })),
@@ -172,13 +169,13 @@ impl Commands {
 }
 
 impl DataPlane {
-    /// Binds the listeners and starts all threads. Clients are accepted when this returns.
+    /// Binds the listeners and starts all threads; `identities` are the listeners', in their order. Clients are accepted when this returns.
     ///
     /// # Errors
     /// Why nothing was started.
-    pub fn start(config: &Config) -> Result<Self, StartError> {
+    pub fn start(config: &Config, identities: Vec<Identity>) -> Result<Self, StartError> {
         probe().map_err(StartError::Unavailable)?;
-        let blueprint = Arc::new(Blueprint::of(config)?);
+        let blueprint = Arc::new(Blueprint::of(config, identities));
         let sockets = bind(config, &blueprint.socket)?;
         let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
         let listening =
@@ -258,23 +255,18 @@ struct ListenerPlan {
 }
 
 impl Blueprint {
-    fn of(config: &Config) -> Result<Self, StartError> {
+    /// `identities` are the listeners', in their order.
+    fn of(config: &Config, identities: Vec<Identity>) -> Self {
         let secret = TicketSecret::random();
-        let mut listeners = Vec::new();
-        for listener in &config.listeners {
-            let identity = Identity::load(&listener.tls.certificate, &listener.tls.private_key)
-                .map_err(|error| StartError::Identity { listener: listener.name.clone(), error })?;
+        let listeners = config.listeners.iter().zip(identities).map(|(listener, identity)| {
             let tickets = Some(TicketKeys::new(&secret, listener.name.as_bytes()));
-            listeners.push(ListenerPlan {
-                name: listener.name.clone(),
-                identity,
-                tls: tls::Options { tickets, ..tls::Options::default() },
-                backend: index(listener.backend),
-            });
-        }
+            let tls = tls::Options { tickets, ..tls::Options::default() };
+            ListenerPlan { name: listener.name.clone(), identity, tls, backend: index(listener.backend) }
+        });
+        let listeners = listeners.collect();
         let limits = &config.limits;
         let refusals = u32::try_from(dispatcher::REFUSALS_MAX).unwrap_or(u32::MAX);
-        Ok(Self {
+        Self {
             listeners,
             backends: config.backends.iter().map(backend).collect(),
             session: session_options(config),
@@ -287,7 +279,7 @@ impl Blueprint {
             // Placement may send every client to one shard.
             slots: limits.max_connections.saturating_add(refusals),
             memory_bytes: limits.shard_memory,
-        })
+        }
     }
 }
 
