@@ -31,9 +31,9 @@ const OVERHEAD_MAX: usize = HEADER_LEN + 8 + 16;
 /// Room for the two messages that rustls may put in front of sealed plaintext: the answer to a key update and a key
 /// update of its own. Each is a record with 5 bytes of plaintext.
 const KEY_UPDATES_LEN_MAX: usize = 2 * (5 + OVERHEAD_MAX);
-/// The most bytes of records held for a handshake message that spans them. rustls's own buffers stop there, too; a
-/// ClientHello with post-quantum shares has less than 2 KiB.
-const HELD_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of records held for a handshake message that spans them. With one record more they fit the pool's
+/// middle class; a ClientHello with post-quantum shares has less than 2 KiB, a chain of post-quantum certificates 20.
+const HELD_BYTES_MAX: usize = 48 * 1024;
 
 /// What became of the ciphertext given to [`Engine::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,9 +289,13 @@ impl Engine {
         }
     }
 
+    /// Takes the name that the client asked for, if rustls has just met it. It must not wait for another engine, also
+    /// when it is a second hello's.
     fn note_name_asked(&mut self) {
-        if self.server_name.is_none() && self.connection.is_handshaking() {
-            self.server_name = self.name_asked.take();
+        if self.connection.is_handshaking()
+            && let Some(name) = self.name_asked.take()
+        {
+            self.server_name = Some(name);
         }
     }
 

@@ -83,6 +83,7 @@ impl Failure {
             Error::DecryptError => Self::DecryptError,
             Error::NoApplicationProtocol => Self::NoSharedProtocol,
             Error::General(reason) if reason == NO_CERTIFICATE => Self::UnknownServerName,
+            Error::General(reason) if reason == NO_SIGNATURE => Self::NoSharedSignature,
             _ => Self::Internal,
         }
     }
@@ -90,6 +91,8 @@ impl Failure {
 
 /// What rustls says when a certificate resolver declines; the resolver is ours and declines for one reason.
 const NO_CERTIFICATE: &str = "no server certificate chain resolved";
+/// What rustls says in TLS 1.2 when the key's kind fits the suite and none of the client's signature schemes.
+const NO_SIGNATURE: &str = "incompatible signing key";
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

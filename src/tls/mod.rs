@@ -9,7 +9,7 @@
 //! handshake needs to date its tickets; tests replace it through [`Options`]. No secret and no payload byte appears in
 //! a `Debug` or `Display` text.
 //!
-//! Read `tests/tls_engine.rs` first.
+//! Read `tests/tls/traffic.rs` first.
 
 mod acceptor;
 mod certificate;

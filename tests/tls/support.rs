@@ -86,15 +86,16 @@ impl Authority {
         params.signed_by(key, &self.issuer).unwrap()
     }
 
-    /// A server certificate for `redis.test` with `key`, as PEM.
+    /// A certificate for `redis.test` with `key`, as PEM.
     pub(crate) fn server(&self, key: &KeyPair) -> String {
-        self.certify(&server_params(), key).pem()
+        self.certify(&server_params(&["redis.test"]), key).pem()
     }
 }
 
-/// The parameters of a certificate for `redis.test` and `cache.test`.
-pub(crate) fn server_params() -> CertificateParams {
-    let mut params = CertificateParams::new(["redis.test".to_owned(), "cache.test".to_owned()]).unwrap();
+/// The parameters of a server certificate whose subject is `redis.test`.
+pub(crate) fn server_params(names: &[&str]) -> CertificateParams {
+    let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(names).unwrap();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(rcgen::DnType::CommonName, "redis.test");
     params
@@ -126,10 +127,14 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(kind: KeyKind) -> Self {
+        Self::with_names(kind, &["redis.test", "cache.test"])
+    }
+
+    pub(crate) fn with_names(kind: KeyKind, names: &[&str]) -> Self {
         let folder = Folder::new();
         let authority = Authority::new("Test Authority");
         let key = kind.generate();
-        let certificate = folder.write("server.crt", authority.server(&key));
+        let certificate = folder.write("server.crt", authority.certify(&server_params(names), &key).pem());
         let private_key = folder.write("server.key", key.serialize_pem());
         Self::load(&authority, &certificate, &private_key)
     }

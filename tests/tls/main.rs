@@ -1,0 +1,12 @@
+//! The TLS layer against rustls clients and against records forged by hand. Read `traffic.rs` first.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod closing;
+mod failures;
+mod forger;
+mod handshakes;
+mod identity;
+mod pieces;
+mod resumption;
+mod support;
+mod traffic;
