@@ -4,14 +4,14 @@
 //! [`OpId`] is a slot and how often that slot has been used, so an id that is over never names a later operation.
 
 use super::sys::SockAddr;
-use super::{BufferGroup, OpId, Token};
+use super::{BufferGroup, Fd, OpId, Token};
 use crate::pool::SendBuf;
 
-/// Bits of an [`OpId`] that name the slot: 4 million operations at a time. The other 42 count the uses of the slot,
-/// enough for 50 days of a million uses a second.
+/// Bits of an [`OpId`] that name the slot: 4 million operations at a time.
 const SLOT_BITS: u32 = 22;
 const SLOTS_MAX: usize = 1 << SLOT_BITS;
-const USES_MAX: u64 = (1 << (u64::BITS - SLOT_BITS)) - 1;
+/// The next 41 bits count the uses of the slot, enough for 25 days of a million uses a second.
+const USES_MAX: u64 = (1 << (63 - SLOT_BITS)) - 1;
 
 /// An operation the kernel works on.
 pub(super) struct Flight {
@@ -22,13 +22,26 @@ pub(super) struct Flight {
 /// What it is, and the memory it keeps.
 pub(super) enum Work {
     Accept,
-    Receive(BufferGroup),
+    Receive(Receive),
     Send(SendBuf),
     Connect(#[expect(dead_code, reason = "held for the kernel, which reads it")] Box<SockAddr>),
 }
 
+/// A receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receive {
+    pub(super) socket: Fd,
+    pub(super) group: BufferGroup,
+    /// Whether it goes on after a buffer.
+    pub(super) many: bool,
+    /// Its user wants it to end.
+    pub(super) cancelled: bool,
+    /// We have cancelled it, to go on with single receives.
+    pub(super) interrupted: bool,
+}
+
 struct Slot {
-    /// At least 1, so that the ids below `SLOTS_MAX` name no operation: they are free for other uses.
+    /// At least 1, so that ids below `SLOTS_MAX`, and those with the highest bit set, name no operation.
     uses: u64,
     flight: Option<Flight>,
 }
@@ -57,11 +70,6 @@ impl InFlight {
         OpId(place.uses << SLOT_BITS | slot as u64)
     }
 
-    pub(super) fn contains(&self, op: OpId) -> bool {
-        let (slot, uses) = Self::split(op);
-        self.slots.get(slot).is_some_and(|place| place.uses == uses && place.flight.is_some())
-    }
-
     pub(super) fn get_mut(&mut self, op: OpId) -> Option<&mut Flight> {
         let (slot, uses) = Self::split(op);
         let place = self.slots.get_mut(slot)?;
@@ -74,6 +82,10 @@ impl InFlight {
         let flight = place.flight.take()?;
         self.free.push(slot);
         Some(flight)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
+        self.slots.iter_mut().filter_map(|slot| slot.flight.as_mut())
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -90,6 +102,10 @@ impl InFlight {
 mod tests {
     use super::*;
 
+    fn contains(flights: &mut InFlight, op: OpId) -> bool {
+        flights.get_mut(op).is_some()
+    }
+
     fn accept(token: u64) -> Flight {
         Flight { token: Token(token), work: Work::Accept }
     }
@@ -101,7 +117,7 @@ mod tests {
         let second = flights.insert(accept(2));
         assert_eq!(flights.get_mut(first).map(|flight| flight.token), Some(Token(1)));
         assert_eq!(flights.remove(second).map(|flight| flight.token), Some(Token(2)));
-        assert!(!flights.contains(second));
+        assert!(!contains(&mut flights, second));
         assert!(flights.remove(second).is_none());
         assert!(!flights.is_empty());
         assert!(flights.remove(first).is_some());
@@ -114,7 +130,7 @@ mod tests {
         let mut ids = Vec::new();
         for token in 0..100 {
             let id = flights.insert(accept(token));
-            assert!(ids.iter().all(|&old| !flights.contains(old)));
+            assert!(ids.iter().all(|&old| !contains(&mut flights, old)));
             assert!(flights.remove(id).is_some());
             ids.push(id);
         }
@@ -126,10 +142,10 @@ mod tests {
         let mut flights = InFlight::with_capacity(1);
         let id = flights.insert(accept(1));
         for op in [0, 1, SLOTS_MAX as u64 - 1, u64::MAX, id.0 + 1] {
-            assert!(!flights.contains(OpId(op)));
+            assert!(!contains(&mut flights, OpId(op)));
             assert!(flights.remove(OpId(op)).is_none());
         }
-        assert!(flights.contains(id));
+        assert!(contains(&mut flights, id));
     }
 
     #[test]

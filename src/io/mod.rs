@@ -15,6 +15,7 @@ mod ring;
 pub mod sys;
 pub mod unavailable;
 pub mod uring;
+mod watch;
 
 use std::fmt;
 use std::io;

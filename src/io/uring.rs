@@ -16,10 +16,11 @@ use io_uring::types::{CancelBuilder, Fd as RingFd};
 use io_uring::{cqueue, opcode, squeue};
 
 use super::buffers::BufferRing;
-use super::in_flight::{Flight, InFlight, Work};
+use super::in_flight::{Flight, InFlight, Receive, Work};
 use super::ring::Ring;
 use super::sys::{self, SockAddr};
 pub use super::unavailable::{Step, Unavailable};
+use super::watch::{Fired, Start, Watches};
 use super::{
     Address, BufferGroup, Completion, Driver, DriverCounts, Errno, Fd, Lease, Op, OpId, Outcome, RingHandle,
     SocketOptions, Token, Wait,
@@ -33,9 +34,10 @@ const POLL_FIRST: u16 = 1 << 0;
 const RECEIVE_MULTISHOT: u16 = 1 << 1;
 
 /// The whole of what a ring may be asked for.
-const OPCODES: [u8; 7] = [
+const OPCODES: [u8; 8] = [
     opcode::AcceptMulti::CODE,
     opcode::Recv::CODE,
+    opcode::PollAdd::CODE,
     opcode::Send::CODE,
     opcode::Connect::CODE,
     opcode::AsyncCancel::CODE,
@@ -43,8 +45,10 @@ const OPCODES: [u8; 7] = [
     opcode::Write::CODE,
 ];
 
-/// Another ring's [`Op::Ring`]. This and [`UNANSWERED`] are below every id of the in-flight table.
+/// Another ring's [`Op::Ring`]. This and [`UNANSWERED`] are below every id of the in-flight table, [`WATCH`] is above.
 const RUNG: u64 = 1;
+/// With a descriptor in the lower half: the poll for the end of that socket.
+const WATCH: u64 = 1 << 63;
 /// An operation without completion; the kernel answers only when it failed.
 const UNANSWERED: OpId = OpId(2);
 
@@ -60,7 +64,7 @@ const DROP_WAIT: Duration = Duration::from_secs(1);
 pub struct UringOptions {
     /// Operations queued before they are submitted; a power of two.
     pub submissions: u32,
-    /// Completions the kernel can queue between two [`Driver::enter`]; a power of two. Enough is: one per buffer, one
+    /// Completions the kernel can queue between two [`Driver::enter`]; a power of two. Enough is: one per buffer, two
     /// per socket with a receive, and one per socket with a send.
     pub completions: u32,
     /// Operations in flight for which memory is set aside; more are possible.
@@ -97,6 +101,9 @@ pub struct Uring {
     small: Option<BufferRing>,
     large: Option<BufferRing>,
     in_flight: InFlight,
+    watches: Watches,
+    /// Receives to be cancelled because they may have missed the end, unless they have ended by then.
+    suspects: Vec<OpId>,
     /// Whether buffers came back since the kernel was last told.
     recycled: bool,
 }
@@ -137,8 +144,15 @@ impl Uring {
         let large = group(BufferGroup::Large, options.large_buffers, options.large_buffer_bytes)?;
         let flags = squeue::Flags::BUFFER_SELECT | squeue::Flags::SKIP_SUCCESS;
         ring.enable(&OPCODES, flags).map_err(failed(Step::Restrictions))?;
-        let in_flight = InFlight::with_capacity(options.in_flight);
-        Ok(Self { ring, small, large, in_flight, recycled: false })
+        Ok(Self {
+            ring,
+            small,
+            large,
+            in_flight: InFlight::with_capacity(options.in_flight),
+            watches: Watches::with_capacity(options.in_flight),
+            suspects: Vec::with_capacity(options.in_flight),
+            recycled: false,
+        })
     }
 
     fn group(&mut self, group: BufferGroup) -> &mut BufferRing {
@@ -167,13 +181,26 @@ impl Uring {
         UNANSWERED
     }
 
-    fn receive(&mut self, token: Token, socket: Fd, group: BufferGroup, how: u16) -> OpId {
-        let entry = opcode::Recv::new(RingFd(socket.0), std::ptr::null_mut(), 0)
-            .ioprio(how)
-            .buf_group(BufferRing::id(group))
-            .build()
-            .flags(squeue::Flags::BUFFER_SELECT);
-        self.start(token, Work::Receive(group), entry)
+    fn receive(&mut self, token: Token, socket: Fd, group: BufferGroup, data_waits: bool) -> OpId {
+        let receive = Receive { socket, group, many: false, cancelled: false, interrupted: false };
+        self.start(token, Work::Receive(receive), receive_entry(socket, group, if data_waits { 0 } else { POLL_FIRST }))
+    }
+
+    fn receive_many(&mut self, token: Token, socket: Fd) -> OpId {
+        let group = BufferGroup::Small;
+        let work = Work::Receive(Receive { socket, group, many: true, cancelled: false, interrupted: false });
+        let op = self.in_flight.insert(Flight { token, work });
+        let start = self.watches.start(socket, op);
+        let how = if start == Start::Singly { POLL_FIRST } else { POLL_FIRST | RECEIVE_MULTISHOT };
+        // SAFETY: the entry points to no memory; it names a buffer group, which outlives it.
+        unsafe { self.ring.push(receive_entry(socket, group, how).user_data(op.0)) };
+        if start == Start::WithPoll {
+            // No events asked for: the kernel always adds error, hang-up and the end of the other side's direction.
+            let entry = opcode::PollAdd::new(RingFd(socket.0), 0).build().user_data(watch_id(socket));
+            // SAFETY: the entry points to no memory.
+            unsafe { self.ring.push(entry) };
+        }
+        op
     }
 
     fn send(&mut self, token: Token, socket: Fd, buffer: SendBuf) -> OpId {
@@ -196,6 +223,10 @@ impl Uring {
         if entry.user_data() == RUNG {
             return Some(Completion { token: Token(0), outcome: Outcome::Rung, more: false });
         }
+        if let Some(socket) = watched(entry.user_data()) {
+            self.end_is_near(socket);
+            return None;
+        }
         let op = OpId(entry.user_data());
         if op == UNANSWERED {
             return None;
@@ -211,7 +242,7 @@ impl Uring {
                 assert!(!more, "the kernel still reads a buffer that it reports as sent");
                 Outcome::Sent { buffer: mem::take(buffer), result }
             }
-            &mut Work::Receive(group) => self.received(group, entry),
+            &mut Work::Receive(receive) => return self.received(op, token, receive, entry),
         };
         if !more {
             self.in_flight.remove(op);
@@ -219,11 +250,32 @@ impl Uring {
         Some(Completion { token, outcome, more })
     }
 
-    fn received(&mut self, group: BufferGroup, entry: &cqueue::Entry) -> Outcome {
+    fn received(&mut self, op: OpId, token: Token, receive: Receive, entry: &cqueue::Entry) -> Option<Completion> {
+        let result = self.take_buffer(receive.group, entry);
         let data_waits = cqueue::sock_nonempty(entry.flags());
+        let outcome = |result| Outcome::Received { result, data_waits };
+        if cqueue::more(entry.flags()) {
+            return Some(Completion { token, outcome: outcome(result), more: true });
+        }
+        let Receive { socket, group, .. } = receive;
+        let interrupted = receive.interrupted && result == Err(Errno(libc::ECANCELED));
+        let goes_on = interrupted || matches!(result, Ok(Some(_)));
+        if receive.many && !receive.cancelled && goes_on && self.watches.has_fired(socket) {
+            // SAFETY: the entry points to no memory; it names a buffer group, which outlives it.
+            unsafe { self.ring.push(receive_entry(socket, group, POLL_FIRST).user_data(op.0)) };
+            return (!interrupted).then(|| Completion { token, outcome: outcome(result), more: true });
+        }
+        self.in_flight.remove(op);
+        if receive.many {
+            self.watches.finish(socket);
+        }
+        Some(Completion { token, outcome: outcome(result), more: false })
+    }
+
+    fn take_buffer(&mut self, group: BufferGroup, entry: &cqueue::Entry) -> Result<Option<Lease>, Errno> {
         let id = cqueue::buffer_select(entry.flags());
         let len = u32::try_from(entry.result()).map_err(|_| Errno(-entry.result()));
-        let result = match (len, id) {
+        match (len, id) {
             (Ok(len), Some(id)) if len > 0 => Ok(Some(self.group(group).lend(id, len))),
             (Ok(len), None) if len > 0 => unreachable!("{len} bytes received into no buffer"),
             (Ok(_) | Err(_), id) => {
@@ -234,13 +286,44 @@ impl Uring {
                 }
                 len.map(|_| None)
             }
-        };
-        Outcome::Received { result, data_waits }
+        }
+    }
+
+    /// The poll for the end of a socket has completed.
+    fn end_is_near(&mut self, socket: Fd) {
+        match self.watches.fire(socket) {
+            Fired::Close => sys::close(socket),
+            Fired::Cancel(op) => self.suspects.push(op),
+            Fired::Nothing => {}
+        }
+    }
+
+    /// Cancels the receives that may have missed the end of their sockets.
+    fn interrupt_suspects(&mut self) {
+        while let Some(op) = self.suspects.pop() {
+            if let Some(Flight { work: Work::Receive(receive), .. }) = self.in_flight.get_mut(op) {
+                receive.interrupted = true;
+                self.start_unanswered(opcode::AsyncCancel::new(op.0).build());
+            }
+        }
+    }
+
+    fn cancel(&mut self, op: OpId) -> OpId {
+        let Some(flight) = self.in_flight.get_mut(op) else { return UNANSWERED };
+        if let Work::Receive(receive) = &mut flight.work {
+            receive.cancelled = true;
+        }
+        self.start_unanswered(opcode::AsyncCancel::new(op.0).build())
     }
 
     /// Cancels everything and waits until the kernel has answered for all of it. Returns whether it has.
     fn come_to_rest(&mut self) -> bool {
         let deadline = self.now() + DROP_WAIT;
+        for flight in self.in_flight.iter_mut() {
+            if let Work::Receive(receive) = &mut flight.work {
+                receive.cancelled = true;
+            }
+        }
         let everything = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build();
         self.start_unanswered(everything);
         // At least once: rings and notifications that are still queued must get out.
@@ -254,7 +337,7 @@ impl Uring {
                     sys::close(socket);
                 }
             }
-            if self.in_flight.is_empty() {
+            if self.in_flight.is_empty() && self.watches.polls() == 0 {
                 return true;
             }
             if self.now() >= deadline || self.enter(Wait::Until(deadline)).is_err() {
@@ -262,6 +345,23 @@ impl Uring {
             }
         }
     }
+}
+
+fn receive_entry(socket: Fd, group: BufferGroup, how: u16) -> squeue::Entry {
+    opcode::Recv::new(RingFd(socket.0), std::ptr::null_mut(), 0)
+        .ioprio(how)
+        .buf_group(BufferRing::id(group))
+        .build()
+        .flags(squeue::Flags::BUFFER_SELECT)
+}
+
+fn watch_id(socket: Fd) -> u64 {
+    WATCH | u64::from(u32::from_ne_bytes(socket.0.to_ne_bytes()))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the descriptor is in the lower half")]
+fn watched(user_data: u64) -> Option<Fd> {
+    (user_data & WATCH != 0).then(|| Fd(i32::from_ne_bytes((user_data as u32).to_ne_bytes())))
 }
 
 fn register(ring: &Ring, group: BufferGroup, count: u16, bytes: u32) -> io::Result<BufferRing> {
@@ -280,16 +380,11 @@ impl Driver for Uring {
                 let entry = opcode::AcceptMulti::new(RingFd(listener.0)).flags(flags).build();
                 self.start(token, Work::Accept, entry)
             }
-            Op::ReceiveMany { socket } => {
-                self.receive(token, socket, BufferGroup::Small, RECEIVE_MULTISHOT | POLL_FIRST)
-            }
-            Op::ReceiveOnce { socket, data_waits } => {
-                self.receive(token, socket, BufferGroup::Large, if data_waits { 0 } else { POLL_FIRST })
-            }
+            Op::ReceiveMany { socket } => self.receive_many(token, socket),
+            Op::ReceiveOnce { socket, data_waits } => self.receive(token, socket, BufferGroup::Large, data_waits),
             Op::Send { socket, buffer } => self.send(token, socket, buffer),
             Op::Connect { socket, address } => self.connect(token, socket, &address),
-            Op::Cancel { op } if !self.in_flight.contains(op) => UNANSWERED,
-            Op::Cancel { op } => self.start_unanswered(opcode::AsyncCancel::new(op.0).build()),
+            Op::Cancel { op } => self.cancel(op),
             Op::Ring { ring } => self.start_unanswered(opcode::MsgRingData::new(RingFd(ring.0), 0, RUNG, None).build()),
             Op::Notify { event } => self.start_unanswered(opcode::Write::new(RingFd(event.0), ONE.as_ptr(), 8).build()),
         }
@@ -300,6 +395,7 @@ impl Driver for Uring {
             self.recycled = false;
             self.small.iter_mut().chain(&mut self.large).for_each(BufferRing::publish);
         }
+        self.interrupt_suspects();
         self.ring.enter(wait)
     }
 
@@ -355,7 +451,11 @@ impl Driver for Uring {
     }
 
     fn close(&mut self, socket: Fd) {
-        sys::close(socket);
+        if self.watches.close(socket) {
+            sys::close(socket);
+        } else {
+            self.start_unanswered(opcode::AsyncCancel::new(watch_id(socket)).build());
+        }
     }
 
     fn counts(&self) -> DriverCounts {
