@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Everything that must pass, what fails fastest first; stops at the first failure.
+#
+#   tests/run.sh            install what the tests need, then run everything
+#
+# Needs a Rust toolchain with rustfmt and clippy. What else is missing is installed with apt-get where that exists;
+# the Python and Node.js clients go to target/clients.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+started=$SECONDS
+section() {
+    printf '\n== %s (%d s so far)\n' "$1" $((SECONDS - started))
+}
+
+fail() {
+    printf 'tests/run.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# Installs Debian packages.
+install() {
+    command -v apt-get >/dev/null || fail "missing: $*; install them and try again"
+    local sudo=()
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+    echo "installing $*"
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+        >target/apt.log 2>&1 || { tail -n 30 target/apt.log; fail "apt-get install $* failed"; }
+}
+
+# Installs the packages of those commands that are missing: command=package ...
+need() {
+    local pair missing=()
+    for pair in "$@"; do
+        command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+    done
+    [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
+}
+
+# The client library for Python. Debian has python3 without its venv module.
+python_client() {
+    local python=target/clients/python
+    if [ ! -x $python/bin/pip ] && ! python3 -m venv $python >/dev/null 2>&1; then
+        install python3-venv
+        python3 -m venv --clear $python
+    fi
+    $python/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+}
+
+# The client library for Node.js.
+node_client() {
+    local node=target/clients/node
+    mkdir -p $node
+    cp tests/clients/package.json $node/
+    npm install --prefix $node --no-package-lock --no-audit --no-fund --silent
+}
+
+section "tools"
+mkdir -p target/clients
+cargo fmt --version >/dev/null 2>&1 || fail "rustfmt is missing: rustup component add rustfmt"
+cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup component add clippy"
+need cc=gcc openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace \
+    python3=python3 node=nodejs npm=npm shellcheck=shellcheck
+python_client
+node_client
+# Thousands of sockets are open at once, half of them in the tests themselves.
+ulimit -Sn "$(ulimit -Hn)"
+
+section "format"
+cargo fmt --check
+
+section "shell scripts"
+shellcheck tests/run.sh .ci/run deploy/*.sh
+
+section "systemd unit"
+if command -v systemd-analyze >/dev/null; then
+    unit=target/ringwall.service
+    # The unit names an installed binary; any existing one does for the check of everything else.
+    sed "s|/usr/bin/ringwall|$(command -v true)|" deploy/ringwall.service >"$unit"
+    systemd-analyze verify "$unit"
+else
+    echo "no systemd-analyze here, not checked"
+fi
+
+# The checks profile is optimised and keeps debug assertions; one profile for all steps builds the dependencies once.
+section "clippy"
+cargo clippy --profile checks --all-targets -- -D warnings
+
+section "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --profile checks --no-deps --document-private-items
+
+section "model of the mailbox under loom"
+RUSTFLAGS="--cfg ringwall_loom" cargo test --target-dir target/loom --test mailbox_loom
+
+section "style, unit, property, simulation, fuzz smoke and black-box tests"
+FUZZ_SECONDS=30 SIMULATION_SEEDS=300 cargo test --profile checks
+
+section "passed"
