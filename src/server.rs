@@ -84,12 +84,14 @@ impl fmt::Display for StartError {
             Self::Unavailable(unavailable) => unavailable.fmt(f),
             Self::Bind { listener, address, error } => {
                 write!(f, "listener \"{listener}\": cannot listen on {address}: {error}")?;
-                f.write_str(match error.kind() {
-                    io::ErrorKind::AddrInUse => "; another program listens there already (ss -ltnp shows which)",
-                    io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
-                    io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
-                    _ => "",
-                })
+                match error.raw_os_error() {
+                    Some(libc::EADDRINUSE) => {
+                        f.write_str("; another program listens there already (ss -ltnp shows which)")
+                    }
+                    Some(libc::EADDRNOTAVAIL) => f.write_str("; no interface of this machine has that address"),
+                    Some(libc::EACCES) => f.write_str("; ports below 1024 need CAP_NET_BIND_SERVICE"),
+                    Some(_) | None => Ok(()),
+                }
             }
             Self::Tls { listener, error } => write!(f, "listener \"{listener}\": {error}"),
             Self::System(error) => write!(f, "the system gives no thread or file descriptor: {error}"),

@@ -360,8 +360,8 @@ fn the_first_signal_drains_and_the_last_line_counts_those_cut_off() {
     assert_eq!(world.orders.recv().unwrap(), Order::Drain(Duration::ZERO));
     assert_eq!(world.line(), "INFO draining; a second signal ends at once deadline=0s");
     assert_eq!(world.told_manager(), "STOPPING=1\nSTATUS=draining, at most 0s\n");
-    let (ending, lines) = world.end(Ending { sessions_cut_off: 3, failure: None });
-    assert_eq!(ending, Ending { sessions_cut_off: 3, failure: None });
+    let (ending, lines) = world.end(Ending { sessions_cut_off: 3, ..Ending::default() });
+    assert_eq!(ending, Ending { sessions_cut_off: 3, ..Ending::default() });
     assert_eq!(lines, ["INFO ended sessions_cut_off=3"]);
 }
 
@@ -372,7 +372,7 @@ fn the_second_signal_stops_at_once() {
     world.signal();
     assert_eq!(world.orders.recv().unwrap(), Order::Drain(Duration::ZERO));
     assert_eq!(world.orders.recv().unwrap(), Order::Stop);
-    let (ending, lines) = world.end(Ending { sessions_cut_off: 1, failure: None });
+    let (ending, lines) = world.end(Ending { sessions_cut_off: 1, ..Ending::default() });
     assert_eq!(ending.failure, None);
     assert_eq!(lines[2..], ["INFO stopping at once", "INFO ended sessions_cut_off=1"]);
 }
@@ -405,7 +405,7 @@ fn records_of_a_drain_are_written_before_the_last_line() {
 fn a_data_plane_that_fails_is_a_failure() {
     let world = World::new("", None, 8);
     world.line();
-    let (ending, lines) = world.end(Ending { sessions_cut_off: 0, failure: Some("shard 1: no ring".to_owned()) });
+    let (ending, lines) = world.end(Ending { failure: Some("shard 1: no ring".to_owned()), ..Ending::default() });
     assert_eq!(ending.failure.as_deref(), Some("shard 1: no ring"));
     assert_eq!(lines, ["ERROR ended by a failure sessions_cut_off=0 failure=shard 1: no ring"]);
 }

@@ -107,7 +107,8 @@ fn open(client: &mut support::Client, server: &mut Server, len: usize) -> usize 
         let mut bytes = 0;
         let (first, second) = record.split_at_mut(record.len() / pieces);
         for piece in [first, second] {
-            let opened = server.engine.open(piece, usize::MAX, &mut server.pool, |plaintext| bytes += plaintext.len());
+            let opened =
+                server.engine.open(piece, usize::MAX, &mut server.pool, |_, plaintext| bytes += plaintext.len());
             assert_eq!(opened.status, OpenStatus::Drained);
         }
         assert_eq!(bytes, len);

@@ -1,6 +1,6 @@
 //! Accepts.
 
-use ringwall::io::{Driver, Errno, Fd, Op, Outcome, SocketOptions, Token};
+use ringwall::io::{Driver, Errno, Fd, Op, Outcome, Token};
 
 use crate::rig::{Machine, Peer, Rig};
 
@@ -43,7 +43,6 @@ fn an_accepted_socket_carries_bytes_both_ways<M: Machine>(rig: &mut Rig<M>) {
     let mut client = rig.machine.client(&address);
     rig.write(&mut client, b"ping");
     let socket = accepted(rig);
-    rig.driver().tune_socket(socket, &SocketOptions { keepalive_seconds: Some(300), user_timeout_ms: Some(30_000) });
     rig.push(7, Op::ReceiveMany { socket });
     assert_eq!(rig.receive_exactly(7, 4), b"ping");
     rig.send(5, socket, b"pong");

@@ -403,6 +403,15 @@ impl Driver for SimDriver {
         self.account();
     }
 
+    fn buffer_bytes(&self, group: BufferGroup) -> u32 {
+        let settings = &self.sim.world().settings;
+        let bytes = match group {
+            BufferGroup::Small => settings.small_buffer_bytes,
+            BufferGroup::Large => settings.large_buffer_bytes,
+        };
+        u32::try_from(bytes).expect("buffers are small")
+    }
+
     fn ring_handle(&self) -> RingHandle {
         RingHandle(RING_BASE + i32::try_from(self.id.0).expect("few drivers"))
     }
@@ -415,8 +424,11 @@ impl Driver for SimDriver {
         self.sim.world().open_socket(None)
     }
 
-    fn tune_socket(&mut self, socket: Fd, _: &SocketOptions) {
-        self.sim.world().files.socket(socket);
+    fn accept_waiting(&mut self, listener: Fd) -> Option<Fd> {
+        match self.sim.world().accept(listener) {
+            Accepted::Socket(socket) => Some(socket),
+            Accepted::Nothing | Accepted::Failed(_) => None,
+        }
     }
 
     fn socket_addresses(&mut self, socket: Fd) -> (Option<SocketAddr>, Option<SocketAddr>) {
