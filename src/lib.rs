@@ -1,4 +1,90 @@
-//! ringwall: a TLS-terminating reverse proxy for Valkey and Redis on io_uring.
+//! ringwall is a TLS-terminating reverse proxy for Valkey and Redis on Linux's io_uring. Clients speak TLS to it; it
+//! speaks plain RESP, over TCP or a unix socket, to the server. This page is its architecture: read it first.
+//!
+//! # Bird's eye
+//!
+//! ```text
+//!              accept                hand-off                       bytes
+//!   clients ──────────► dispatcher ─────────────► shard 0 ◄─────────────────► servers
+//!                        │    ▲    ─────────────► shard 1 ◄─────────────────►
+//!                        │    └── pending, load ──┘  │
+//!                        └───────── events ──────────┴──► control plane ──► log, service manager
+//! ```
+//!
+//! - A **shard** is one pinned thread with a ring of its own. It does everything for its sessions: handshakes, records,
+//!   the connection to the server, timers. Nothing on its path is shared with another shard.
+//! - The **dispatcher** is one thread with a ring of its own. It accepts, applies limits, places each client on a shard
+//!   and hands it over. It sees neither ciphertext nor plaintext.
+//! - The **control plane** is the main thread: signals, the log, the service manager. It touches no session.
+//!
+//! # Code map, bottom up
+//!
+//! Imports go down this list only; `tests/tidy.rs` holds the table and checks it.
+//!
+//! | layer | module | owns |
+//! |---|---|---|
+//! | 0 | [`time`] | points on the monotonic clock, as plain numbers |
+//! | 0 | [`pool`] | buffers for outgoing bytes, recycled |
+//! | 0 | [`metrics`] | what one shard counts |
+//! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` |
+//! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
+//! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
+//! | 2 | [`load`] | how much a shard has to do, as it publishes it |
+//! | 2 | [`events`] | what the data plane tells the control plane |
+//! | 2 | [`session::coalescer`], [`session::queue`] | which small writes leave together; the bytes one side has still to send |
+//! | 3 | [`session`] | one client and its server, as a state machine without io |
+//! | 4 | [`shard`] | the event loop, the session table: the only place that knows sessions and io |
+//! | 4 | [`dispatcher`] | accept, admission, placement, the pending list, drain |
+//! | 5 | [`config`] | the file, checked; valid by construction |
+//! | 5 | [`control`] | signals, log, service manager |
+//! | 5 | [`server`] | starts and ends the threads and ties them together |
+//! | 5 | `cli` | the commands |
+//!
+//! # Two seams
+//!
+//! [`Session`](session::Session) is sans-IO: it is told what came and what time it is, and says what to do. Examples,
+//! properties and the fuzz target drive it directly. [`io::Driver`] is a kernel: [`Uring`](io::uring::Uring) in
+//! production, a seeded simulated one in the tests, under which the real shards and the real dispatcher run through
+//! faults that a real kernel shows once a year.
+//!
+//! # A session's life
+//!
+//! The dispatcher's multishot accept yields a socket. Admission counts it, placement draws two shards and takes the
+//! less loaded, the socket's number goes into that shard's mailbox, and its doorbell rings if it sleeps. The shard
+//! gives the session a slot and arms a receive. The handshake's messages are served after the data of other sessions,
+//! within a budget. When it is complete, a ticket leaves at once and the server is dialled. From there bytes are
+//! relayed one to one; no command is parsed, so every command works.
+//!
+//! Client bytes are decrypted in the receive buffer and appended to the server's send buffer: the one copy. Server
+//! bytes join the client's cork, or pass it when they are large, and are sealed straight from where they lie. At the
+//! end of a turn each side that has bytes and no send in flight gets one send. While a send is in flight, it is the
+//! cork: what comes meanwhile leaves with the next.
+//!
+//! A session ends when both sides are over: an orderly end is carried to the other side with what preceded it, and a
+//! failure of the server stays visible to the client as a cut without close_notify. The slot is free again when the
+//! last operation in flight has come home. One [`CloseRecord`](events::CloseRecord) tells the story to the log.
+//!
+//! # Invariants
+//!
+//! - Memory lent to the kernel is lent by move, and comes back with the last completion.
+//! - Receives and sends of a session are bounded: the directions are independent, and each stops at the other side's
+//!   high-water mark.
+//! - What a peer sent before it ended is delivered, whatever it does to its socket afterwards.
+//! - One enter of the kernel per turn; no allocation, lock or futex in the steady state.
+//! - Pending is what a shard has received and not yet served. It is known right after the read, published on
+//!   transitions only, and never asked for.
+//! - Nothing a peer sends panics: a peer's fault is a value that ends in a
+//!   [`CloseReason`](session::close::CloseReason).
+//!
+//! What is deliberately absent: a parser of commands on the data path, an async runtime under the shards, locks and
+//! globals on the data path, 0-RTT (requests of Redis are not safe to replay), kernel TLS.
+//!
+//! # Lexicon
+//!
+//! *Side*: client or backend of a session. *Ciphertext* and *plaintext*: before and after TLS on the client's side.
+//! *Cork*: plaintext gathered during one turn. *Turn*: one pass of a loop, from one enter of the kernel to the next.
+//! *Settle*: carry out what a session asks for at the end of a turn. *Lease*: a filled receive buffer on loan.
+//! *Room*: free bytes at the end of a buffer. *Drain*: end in good order, losing nothing that is owed.
 
 pub mod config;
 pub mod control;

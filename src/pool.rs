@@ -164,3 +164,69 @@ impl Pool {
         self.lent_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_appended_is_the_data_and_what_is_sent_is_gone() {
+        let mut buffer = SendBuf::with_capacity(10);
+        buffer.append(b"hello");
+        buffer.room_mut()[..3].copy_from_slice(b" wo");
+        buffer.fill(3);
+        assert_eq!((buffer.data(), buffer.len(), buffer.room()), (b"hello wo".as_slice(), 8, 2));
+        buffer.consume(6);
+        assert_eq!((buffer.data(), buffer.len(), buffer.room()), (b"wo".as_slice(), 2, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "filled 11 bytes of 10 free")]
+    fn more_than_the_room_cannot_be_filled() {
+        SendBuf::with_capacity(10).fill(11);
+    }
+
+    #[test]
+    fn buffers_come_in_three_sizes_and_to_measure_beyond() {
+        let mut pool = Pool::new();
+        let capacities = [1, 4_096, 4_097, 69_632, 69_633, 278_528, 278_529].map(|min| pool.take(min).capacity());
+        assert_eq!(capacities, [4_096, 4_096, 69_632, 69_632, 278_528, 278_528, 278_529]);
+        assert_eq!(pool.lent_bytes(), 2 * 4_096 + 2 * 69_632 + 2 * 278_528 + 278_529);
+    }
+
+    #[test]
+    fn a_buffer_that_came_back_is_lent_again_empty() {
+        let mut pool = Pool::new();
+        let mut buffer = pool.take(100);
+        buffer.append(b"secret");
+        let address = buffer.data().as_ptr();
+        pool.give(buffer);
+        assert_eq!(pool.lent_bytes(), 0);
+        let again = pool.take(100);
+        assert_eq!((again.data(), again.room()), (b"".as_slice(), 4_096));
+        assert_eq!(again.data().as_ptr(), address);
+    }
+
+    #[test]
+    fn a_buffer_that_grows_keeps_its_data_and_the_count() {
+        let mut pool = Pool::new();
+        let mut buffer = pool.take(10);
+        buffer.append(&[7; 4_000]);
+        buffer.consume(10);
+        pool.grow(&mut buffer, 96);
+        assert_eq!(buffer.capacity(), 4_096);
+        // The room of the ten bytes that were sent is enough for one more.
+        pool.grow(&mut buffer, 97);
+        assert_eq!((buffer.data(), buffer.capacity()), ([7; 3_990].as_slice(), 4_096));
+        pool.grow(&mut buffer, 107);
+        assert_eq!((buffer.data(), buffer.capacity()), ([7; 3_990].as_slice(), 69_632));
+        assert_eq!(pool.lent_bytes(), 69_632);
+    }
+
+    #[test]
+    fn no_payload_byte_appears_in_debug_output() {
+        let mut buffer = SendBuf::with_capacity(10);
+        buffer.append(b"secret");
+        assert_eq!(format!("{buffer:?}"), "SendBuf(6 of 10 bytes)");
+    }
+}

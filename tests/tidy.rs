@@ -2,6 +2,8 @@
 //!
 //! Each rule gathers every breach as `file:line: what is wrong; what to do` and fails with all of them at once.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

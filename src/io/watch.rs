@@ -2,8 +2,8 @@
 //!
 //! A multishot receive may miss it. When data and the end (a reset, or a close of a unix socket) are both there before
 //! the kernel looks, it receives the data, is told that no more waits, and goes to sleep for a wake-up that has come
-//! already: on kernels before the fix for liburing issue 1549 in every such race, on later ones still when the receive
-//! was armed after the end. So each socket with such a receive also has a one-shot poll for its end, its *watch*. When
+//! already: on older kernels in every such race, on 6.18 still when the receive was armed after the end. So each
+//! socket with such a receive also has a one-shot poll for its end, its *watch*. When
 //! that fires, the receive goes on as a row of single ones, which look at the socket before they sleep.
 //!
 //! A watch stays until its socket is closed; the descriptor is closed only when the kernel has let go of the watch,

@@ -1,5 +1,7 @@
 //! The sans-IO session: examples of its behaviour, and properties that hold for all of it.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod examples;
 mod properties;
 mod world;

@@ -16,7 +16,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// The options most tests use.
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         send_buffer_bytes: 256 * 1024,
         coalesce: Threshold::Bytes(64 * 1024),
@@ -28,14 +28,14 @@ pub fn options() -> Options {
 }
 
 /// A listener's certificate and a client configuration that trusts it.
-pub struct Credentials {
-    pub identity: Identity,
-    pub client: Arc<ClientConfig>,
+pub(crate) struct Credentials {
+    pub(crate) identity: Identity,
+    pub(crate) client: Arc<ClientConfig>,
 }
 
 impl Credentials {
     /// An Ed25519 certificate: its signatures all have one length, so runs can be compared byte by byte.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let certificate =
             rcgen::CertificateParams::new(vec!["ringwall.test".into()]).unwrap().self_signed(&key).unwrap();
@@ -49,7 +49,7 @@ impl Credentials {
         Self { identity: Identity::load(&chain_file, &key_file).unwrap(), client: Arc::new(client) }
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let name = ServerName::try_from("ringwall.test").unwrap();
         let mut tls = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
         tls.set_buffer_limit(None);
@@ -58,20 +58,20 @@ impl Credentials {
 }
 
 /// The client's end of the TLS connection.
-pub struct Client {
-    pub tls: ClientConnection,
+pub(crate) struct Client {
+    pub(crate) tls: ClientConnection,
     /// Everything received so far.
-    pub plaintext: Vec<u8>,
+    pub(crate) plaintext: Vec<u8>,
     /// Whether the session's close_notify has come.
-    pub closed: bool,
+    pub(crate) closed: bool,
 }
 
 impl Client {
-    pub fn write(&mut self, plaintext: &[u8]) {
+    pub(crate) fn write(&mut self, plaintext: &[u8]) {
         self.tls.writer().write_all(plaintext).unwrap();
     }
 
-    pub fn take_ciphertext(&mut self) -> Vec<u8> {
+    pub(crate) fn take_ciphertext(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         while self.tls.wants_write() {
             self.tls.write_tls(&mut wire).unwrap();
@@ -92,29 +92,29 @@ impl Client {
 }
 
 /// A session and everything around it.
-pub struct World {
-    pub session: Session,
-    pub client: Client,
-    pub pool: Pool,
-    pub tally: Tally,
-    pub now: Time,
+pub(crate) struct World {
+    pub(crate) session: Session,
+    pub(crate) client: Client,
+    pub(crate) pool: Pool,
+    pub(crate) tally: Tally,
+    pub(crate) now: Time,
     /// Bytes the session has sent to each side.
-    pub raw_to_client: Vec<u8>,
-    pub to_backend: Vec<u8>,
+    pub(crate) raw_to_client: Vec<u8>,
+    pub(crate) to_backend: Vec<u8>,
     /// The lengths of the sends to each side.
-    pub sends_to_client: Vec<usize>,
-    pub sends_to_backend: Vec<usize>,
+    pub(crate) sends_to_client: Vec<usize>,
+    pub(crate) sends_to_backend: Vec<usize>,
     /// A side that does not read: its sends stay in flight.
-    pub blocked: [bool; 2],
+    pub(crate) blocked: [bool; 2],
     in_flight: [Option<SendBuf>; 2],
     /// What the session has asked for so far.
-    pub dials: u32,
-    pub abandoned: u32,
-    pub fin_to_client: bool,
-    pub fin_to_backend: bool,
-    pub closed: bool,
+    pub(crate) dials: u32,
+    pub(crate) abandoned: u32,
+    pub(crate) fin_to_client: bool,
+    pub(crate) fin_to_backend: bool,
+    pub(crate) closed: bool,
     /// The client's TLS is not fed any more: it speaks in plain text or not at all.
-    pub client_is_raw: bool,
+    pub(crate) client_is_raw: bool,
 }
 
 const fn index(side: Side) -> usize {
@@ -125,11 +125,11 @@ const fn index(side: Side) -> usize {
 }
 
 impl World {
-    pub fn new(credentials: &Credentials, options: Options) -> Self {
+    pub(crate) fn new(credentials: &Credentials, options: Options) -> Self {
         Self::with_refusal(credentials, options, None)
     }
 
-    pub fn with_refusal(credentials: &Credentials, options: Options, refusal: Option<Refusal>) -> Self {
+    pub(crate) fn with_refusal(credentials: &Credentials, options: Options, refusal: Option<Refusal>) -> Self {
         let acceptor = Acceptor::new(&credentials.identity, &ringwall::tls::Options::default()).unwrap();
         let now = Time::from_nanos(1_000_000_000);
         Self {
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// A session that is connected on both sides.
-    pub fn connected(credentials: &Credentials, options: Options) -> Self {
+    pub(crate) fn connected(credentials: &Credentials, options: Options) -> Self {
         let mut world = Self::new(credentials, options);
         world.shake_hands();
         assert_eq!(world.dials, 1);
@@ -163,13 +163,13 @@ impl World {
     }
 
     /// Calls into the session and then does what it asks for, as a shard does at the end of a batch.
-    pub fn turn(&mut self, call: impl FnOnce(&mut Session, &mut Turn<'_>)) {
+    pub(crate) fn turn(&mut self, call: impl FnOnce(&mut Session, &mut Turn<'_>)) {
         let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         call(&mut self.session, &mut turn);
         self.settle();
     }
 
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         loop {
             let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
             match self.session.poll(&mut turn) {
@@ -208,7 +208,7 @@ impl World {
     }
 
     /// Completes the send in flight: all of it, or `Some(Err)`, or only so many bytes.
-    pub fn complete_send(&mut self, side: Side, outcome: Option<Result<usize, Errno>>) {
+    pub(crate) fn complete_send(&mut self, side: Side, outcome: Option<Result<usize, Errno>>) {
         let Some(buffer) = self.in_flight[index(side)].take() else { return };
         let result = outcome.unwrap_or(Ok(buffer.len()));
         let sent = buffer.data()[..result.unwrap_or(0)].to_vec();
@@ -226,23 +226,23 @@ impl World {
     }
 
     /// A side reads again.
-    pub fn unblock(&mut self, side: Side) {
+    pub(crate) fn unblock(&mut self, side: Side) {
         self.blocked[index(side)] = false;
         self.complete_send(side, None);
         self.settle();
     }
 
-    pub fn receive(&mut self, side: Side, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, side: Side, bytes: &[u8]) {
         let mut bytes = bytes.to_vec();
         self.turn(|session, turn| session.handle_received(side, &mut bytes, turn));
     }
 
-    pub fn end(&mut self, side: Side, error: Option<Errno>) {
+    pub(crate) fn end(&mut self, side: Side, error: Option<Errno>) {
         self.turn(|session, turn| session.handle_end(side, error, turn));
     }
 
     /// Lets what the client's TLS has to say reach the session.
-    pub fn deliver_client(&mut self) {
+    pub(crate) fn deliver_client(&mut self) {
         let wire = self.client.take_ciphertext();
         if !wire.is_empty() {
             self.receive(Side::Client, &wire);
@@ -252,25 +252,25 @@ impl World {
         }
     }
 
-    pub fn client_says(&mut self, plaintext: &[u8]) {
+    pub(crate) fn client_says(&mut self, plaintext: &[u8]) {
         self.client.write(plaintext);
         self.deliver_client();
     }
 
-    pub fn shake_hands(&mut self) {
+    pub(crate) fn shake_hands(&mut self) {
         for _ in 0..8 {
             self.deliver_client();
         }
         assert!(!self.client.tls.is_handshaking() && !self.session.is_handshaking());
     }
 
-    pub fn wait(&mut self, duration: Duration) {
+    pub(crate) fn wait(&mut self, duration: Duration) {
         self.now = self.now + duration;
         self.turn(Session::handle_timeout);
     }
 
     /// What a shard does with a session that is over; afterwards no buffer may be out.
-    pub fn bury(mut self) {
+    pub(crate) fn bury(mut self) {
         for side in Side::BOTH {
             self.complete_send(side, Some(Err(Errno(125))));
         }
@@ -281,7 +281,7 @@ impl World {
 
 impl World {
     /// Completes the send in flight with at most `sent` bytes, as a send that was cut short.
-    pub fn complete_send_partially(&mut self, side: Side, sent: usize) {
+    pub(crate) fn complete_send_partially(&mut self, side: Side, sent: usize) {
         let len = self.in_flight[index(side)].as_ref().map_or(0, SendBuf::len);
         if len > 0 {
             self.complete_send(side, Some(Ok(sent.min(len))));

@@ -1,0 +1,143 @@
+//! How a session ends: by a peer's word, by a failure, by a refusal, or by order.
+//!
+//! The rule of all of it: what was received before an end is delivered, an orderly end is passed on as one, and a
+//! failure of the backend stays visible to the client.
+
+use super::close::CloseReason;
+use super::leg::Input;
+use super::timing::LINGER;
+use super::transport::{SealError, Transport};
+use super::{Phase, Session, Side, Turn};
+use crate::io::Errno;
+use crate::tls::Failure;
+
+impl Session {
+    /// The client's keys are used up, or sealing failed otherwise: nothing more can be said to it.
+    pub(super) fn fail_seal(&mut self, failure: SealError, turn: &mut Turn<'_>) {
+        let exhausted = failure == Failure::KeysExhausted;
+        let reason = if exhausted { CloseReason::RecordLimit } else { CloseReason::TlsFailed(failure) };
+        self.reason.get_or_insert(reason);
+        self.client.end_output(true, turn);
+        self.client.input = Input::Ended;
+        self.backend.end_output(true, turn);
+    }
+
+    /// The client broke TLS, or gave up with an alert. What it had said before is delivered.
+    pub(super) fn fail_client(&mut self, failure: Failure, turn: &mut Turn<'_>) {
+        let handshaking = self.phase == Phase::Handshaking;
+        let reason = if handshaking { CloseReason::HandshakeFailed(failure) } else { CloseReason::TlsFailed(failure) };
+        self.reason.get_or_insert(reason);
+        self.client.end_output(false, turn);
+        self.client.input = Input::Ended;
+        if handshaking {
+            self.linger(turn);
+        } else {
+            self.backend.end_output(true, turn);
+        }
+    }
+
+    pub(super) fn end_client(&mut self, reason: CloseReason, input: Input, turn: &mut Turn<'_>) {
+        self.client.input = input;
+        self.reason.get_or_insert(reason);
+        self.backend.end_output(true, turn);
+    }
+
+    /// Takes the end of `side`'s socket: FIN, or an error.
+    pub fn handle_end(&mut self, side: Side, error: Option<Errno>, turn: &mut Turn<'_>) {
+        self.last_moved = turn.now;
+        match side {
+            Side::Client => self.handle_client_end(error, turn),
+            Side::Backend => {
+                self.backend.input = Input::Eof;
+                if error.is_some() {
+                    self.reason.get_or_insert(CloseReason::BackendReset);
+                    self.backend.break_output(turn);
+                } else {
+                    self.reason.get_or_insert(CloseReason::BackendClosed);
+                }
+                self.client.end_output(error.is_none(), turn);
+            }
+        }
+    }
+
+    fn handle_client_end(&mut self, error: Option<Errno>, turn: &mut Turn<'_>) {
+        if error.is_some() {
+            self.client.break_output(turn);
+        }
+        let said_goodbye = self.client.input != Input::Open;
+        self.client.input = Input::Eof;
+        if said_goodbye {
+            return;
+        }
+        match self.phase {
+            Phase::Handshaking => {
+                self.reason.get_or_insert(CloseReason::HandshakeAborted);
+                self.client.break_output(turn);
+                self.backend.break_output(turn);
+                self.backend.input = Input::Eof;
+            }
+            Phase::Connecting | Phase::Relaying => {
+                let reason = if error.is_some() { CloseReason::ClientReset } else { CloseReason::ClientTruncated };
+                self.end_client(reason, Input::Eof, turn);
+            }
+            Phase::Refusing | Phase::Closing | Phase::Closed => {}
+        }
+    }
+
+    /// No server could be reached: says so to the client, in RESP. `why` is one line without secrets.
+    pub fn handle_unreachable(&mut self, why: &str, turn: &mut Turn<'_>) {
+        if self.phase == Phase::Connecting {
+            let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
+            self.refuse(&error, CloseReason::BackendUnreachable, turn);
+        }
+    }
+
+    pub(super) fn refuse_plaintext(&mut self, turn: &mut Turn<'_>) {
+        self.client.transport = Transport::Plain;
+        self.refuse(
+            "-ERR this port speaks TLS: connect with TLS (redis-cli --tls), or to the server's plain port\r\n",
+            CloseReason::Plaintext,
+            turn,
+        );
+    }
+
+    /// Answers `error`, ends in good order and lingers.
+    pub(super) fn refuse(&mut self, error: &str, reason: CloseReason, turn: &mut Turn<'_>) {
+        self.reason.get_or_insert(reason);
+        let _ = self.client.push(error.as_bytes(), turn);
+        self.client.end_output(true, turn);
+        self.linger(turn);
+    }
+
+    /// Drops the backend, and what the client says from here on: only what is queued for the client still goes.
+    pub(super) fn linger(&mut self, turn: &mut Turn<'_>) {
+        self.phase = Phase::Refusing;
+        self.dial_due = false;
+        self.backend.break_output(turn);
+        self.backend.input = Input::Eof;
+        self.phase_deadline = Some(turn.now + LINGER);
+    }
+
+    /// Ends both sides in good order, for `reason`, and closes within the linger time. `false` when the session was
+    /// ending already.
+    pub fn close(&mut self, reason: CloseReason, turn: &mut Turn<'_>) -> bool {
+        if matches!(self.phase, Phase::Refusing | Phase::Closing | Phase::Closed) {
+            return false;
+        }
+        self.reason.get_or_insert(reason);
+        match self.phase {
+            Phase::Handshaking | Phase::Connecting => {
+                self.client.end_output(true, turn);
+                self.linger(turn);
+            }
+            Phase::Relaying => {
+                self.client.end_output(true, turn);
+                self.backend.end_output(true, turn);
+                self.phase = Phase::Closing;
+                self.phase_deadline = Some(turn.now + LINGER);
+            }
+            Phase::Refusing | Phase::Closing | Phase::Closed => {}
+        }
+        true
+    }
+}

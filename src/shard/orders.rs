@@ -1,0 +1,151 @@
+//! What the dispatcher tells a shard, and what the shard does about it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Shard;
+use super::socket::Socket;
+use super::table::Entry;
+use super::token::SessionId;
+use crate::events::Event;
+use crate::io::{Driver, Fd};
+use crate::session::close::CloseReason;
+use crate::session::{Refusal, Session, Turn};
+
+/// Hand-offs taken in one turn.
+const HANDOFFS_PER_TURN_MAX: usize = 64;
+
+/// What the dispatcher tells a shard.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Serve this client.
+    Serve(Handoff),
+    /// A session has been pending for this long: report it if it is blocked both ways.
+    Inspect {
+        /// The session's slot.
+        slot: u32,
+        /// How long its flag has been up.
+        pending: Duration,
+    },
+    /// No client follows: close each session once it is owed nothing and has been quiet for this long or a little
+    /// more, and end when all are closed.
+    Drain {
+        /// The shortest quiet time.
+        quiet: Duration,
+    },
+    /// Close all that is left.
+    CutOff,
+    /// End at once; what is open is dropped.
+    Stop,
+}
+
+/// An accepted client on its way to its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// The accepted socket.
+    pub client: Fd,
+    /// The listener's index.
+    pub listener: u16,
+    /// Set when the client is only to be told why it is not served.
+    pub refusal: Option<Refusal>,
+    /// The dispatcher's counter that the session's end is counted in.
+    pub counter: u16,
+}
+
+impl<D: Driver> Shard<D> {
+    pub(super) fn take_orders(&mut self) {
+        for _ in 0..HANDOFFS_PER_TURN_MAX {
+            let Some(order) = self.links.mailbox.receive() else { break };
+            match order {
+                Order::Serve(handoff) => self.serve(handoff),
+                Order::Inspect { slot, pending } => self.inspect(slot, pending),
+                Order::Drain { quiet } => self.begin_drain(quiet),
+                Order::CutOff => self.cut_off(),
+                Order::Stop => {
+                    self.cut_off += self.table.len() as u64;
+                    self.stopped = true;
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, handoff: Handoff) {
+        if self.table.is_full() {
+            self.driver.close(handoff.client);
+            self.links.load.count_ended(handoff.counter);
+            return;
+        }
+        let (_, client_address) = self.driver.socket_addresses(handoff.client);
+        let listener = &self.listeners[usize::from(handoff.listener)];
+        let engine = listener.acceptor.engine();
+        let session = Session::new(engine, Rc::clone(&listener.session), handoff.refusal, self.now);
+        let id = self.table.insert(Entry {
+            session,
+            generation: 0,
+            listener: handoff.listener,
+            counter: handoff.counter,
+            client: Socket::new(handoff.client),
+            client_address,
+            backend: None,
+            connect: None,
+            server: None,
+            attempts: 0,
+            server_local_port: None,
+            detail: None,
+            touched: false,
+            closing: false,
+            pending: false,
+            handshaking: true,
+            handshake_parts: 0,
+            short: false,
+            timer: None,
+        });
+        self.tally.sessions += 1;
+        self.handshakes += 1;
+        if let Some(quiet) = self.draining {
+            self.begin_drain_of(id, quiet);
+        }
+        self.touch(id);
+    }
+
+    fn inspect(&mut self, slot: u32, pending: Duration) {
+        if let Some(entry) = self.table.entry_in(slot)
+            && entry.session.is_blocked_both_ways()
+        {
+            let (client, listener) = (entry.client_address, entry.listener);
+            self.links.events.send(Event::Stalled { client, listener, pending });
+        }
+    }
+
+    fn begin_drain(&mut self, quiet: Duration) {
+        self.draining = Some(quiet);
+        for id in self.table.ids().collect::<Vec<_>>() {
+            self.begin_drain_of(id, quiet);
+            self.touch(id);
+        }
+    }
+
+    /// Spreads the ends of quiet sessions over four quiet times, so that their clients do not all come back at once.
+    fn begin_drain_of(&mut self, id: SessionId, quiet: Duration) {
+        // xorshift64 (Marsaglia, 2003): spread is all that is asked of it.
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        let jitter = quiet.mul_f64((self.jitter >> 11) as f64 / (1_u64 << 53) as f64 * 3.0);
+        let now = self.now;
+        if let Some(entry) = self.table.entry(id) {
+            entry.session.begin_drain(quiet + jitter, now);
+        }
+    }
+
+    fn cut_off(&mut self) {
+        for id in self.table.ids().collect::<Vec<_>>() {
+            let Some(entry) = self.table.entry(id) else { continue };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            if entry.session.close(CloseReason::CutOff, turn) {
+                self.cut_off += 1;
+            }
+            self.touch(id);
+        }
+    }
+}
