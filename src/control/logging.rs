@@ -14,10 +14,74 @@ use super::log_queue::LogQueue;
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// The environment variable that wins over `log.level`.
-pub const FILTER_VARIABLE: &str = "RINGWALL_LOG";
+const FILTER_VARIABLE: &str = "RINGWALL_LOG";
 
 /// What the name of each target of this program begins with.
 const TARGET_PREFIX: &str = "ringwall";
+
+/// Which lines are written: levels, and `target=level` pairs.
+#[derive(Clone, Debug)]
+pub struct LogFilter(Targets);
+
+impl LogFilter {
+    /// The filter in the environment, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// When the variable's value is none.
+    pub fn from_environment() -> Result<Option<Self>, LogFilterError> {
+        match std::env::var_os(FILTER_VARIABLE) {
+            None => Ok(None),
+            Some(filter) if filter.is_empty() => Ok(None),
+            Some(filter) => Self::parse(&filter.to_string_lossy()).map(Some),
+        }
+    }
+
+    /// Reads a filter. Stricter than the library, for which a misspelt level is a target.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn parse(filter: &str) -> Result<Self, LogFilterError> {
+        let mut targets = Targets::new();
+        for part in filter.split(',').map(str::trim) {
+            let (target, level) = part.split_once('=').unwrap_or((TARGET_PREFIX, part));
+            let known =
+                target.strip_prefix(TARGET_PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+            let Some(level) = level_named(level).filter(|_| known) else {
+                return Err(LogFilterError { filter: filter.to_owned(), part: part.to_owned() });
+            };
+            targets = targets.with_target(target, level);
+        }
+        Ok(Self(targets))
+    }
+}
+
+fn level_named(name: &str) -> Option<LevelFilter> {
+    let name = name.to_ascii_lowercase();
+    let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&name.as_str());
+    if known { name.parse().ok() } else { None }
+}
+
+/// Why a text is no filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFilterError {
+    filter: String,
+    part: String,
+}
+
+impl fmt::Display for LogFilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { filter, part } = self;
+        write!(
+            f,
+            "{FILTER_VARIABLE}={filter:?}: {part:?} is neither a level (off, error, warn, info, debug, trace) nor a \
+             target and its level, such as \"warn,ringwall::session=info\""
+        )
+    }
+}
+
+impl std::error::Error for LogFilterError {}
 
 /// The log of this thread for as long as it lives; what is logged is written when it is dropped, at the latest.
 pub struct Logging {
@@ -26,17 +90,15 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Sets up the calling thread's log. `filter` is the value of [`FILTER_VARIABLE`], where it is set.
+    /// Sets up the calling thread's log. A filter wins over the level in `log`.
     ///
     /// # Errors
     ///
-    /// When `filter` is none, or no thread can be had for writing.
-    pub fn start(log: &Log, filter: Option<&str>, output: impl Write + Send + 'static) -> Result<Self, LoggingError> {
-        let targets = match filter.map(str::trim) {
-            None | Some("") => Targets::new().with_target(TARGET_PREFIX, level(log.level)),
-            Some(filter) => parse_filter(filter)?,
-        };
-        let queue = LogQueue::start(output).map_err(LoggingError::Thread)?;
+    /// When no thread can be had for writing.
+    pub fn start(log: &Log, filter: Option<LogFilter>, output: impl Write + Send + 'static) -> io::Result<Self> {
+        let LogFilter(targets) =
+            filter.unwrap_or_else(|| LogFilter(Targets::new().with_target(TARGET_PREFIX, level(log.level))));
+        let queue = LogQueue::start(output)?;
         let lines = layer().with_writer(queue.clone()).with_ansi(false);
         let lines = match log.format {
             LogFormat::Text => lines.with_target(false).boxed(),
@@ -72,52 +134,3 @@ const fn level(level: LogLevel) -> LevelFilter {
         LogLevel::Trace => LevelFilter::TRACE,
     }
 }
-
-/// Reads levels and `target=level` pairs. Stricter than the library, for which a misspelt level is a target.
-fn parse_filter(filter: &str) -> Result<Targets, LoggingError> {
-    let wrong = |part: &str| LoggingError::Filter { filter: filter.to_owned(), part: part.to_owned() };
-    let mut targets = Targets::new();
-    for part in filter.split(',').map(str::trim) {
-        let (target, level) = part.split_once('=').unwrap_or((TARGET_PREFIX, part));
-        let known = target.strip_prefix(TARGET_PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
-        let level = level_named(level).filter(|_| known).ok_or_else(|| wrong(part))?;
-        targets = targets.with_target(target, level);
-    }
-    Ok(targets)
-}
-
-fn level_named(name: &str) -> Option<LevelFilter> {
-    ["off", "error", "warn", "info", "debug", "trace"]
-        .contains(&name.to_ascii_lowercase().as_str())
-        .then(|| name.parse().ok())
-        .flatten()
-}
-
-/// Why there is no log.
-#[derive(Debug)]
-pub enum LoggingError {
-    /// The environment variable's value is no filter.
-    Filter {
-        /// The value.
-        filter: String,
-        /// The part of it that is wrong.
-        part: String,
-    },
-    /// No thread can be had.
-    Thread(io::Error),
-}
-
-impl fmt::Display for LoggingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Filter { filter, part } => write!(
-                f,
-                "{FILTER_VARIABLE}={filter:?}: {part:?} is neither a level (off, error, warn, info, debug, trace) nor a \
-                 target and its level, such as \"warn,ringwall::session=info\""
-            ),
-            Self::Thread(error) => write!(f, "no thread for writing the log: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for LoggingError {}

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::{error, info, warn};
 
-pub use self::logging::{FILTER_VARIABLE, Logging, LoggingError};
+pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
 pub use self::signals::Signal;
 

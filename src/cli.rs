@@ -1,0 +1,145 @@
+//! The command line, and what `ringwall check` prints.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Coalesce, Config, Limits, LogFormat, LogLevel, show_duration, show_size};
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "ringwall", version, about)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve until SIGTERM or SIGINT, which drain; a second one ends at once
+    Run(ConfigFile),
+    /// Check a configuration and the files it names, print what it means, and start nothing
+    Check(ConfigFile),
+}
+
+/// The configuration to work with.
+#[derive(Debug, Args)]
+pub struct ConfigFile {
+    /// The configuration file; config/ringwall.toml of the sources shows every key
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// What running with a configuration would do, for people to read.
+#[derive(Debug)]
+pub struct Plan<'a>(pub &'a Config);
+
+impl fmt::Display for Plan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = self.0;
+        for listener in &config.listeners {
+            let backend = &config.backends[listener.backend].name;
+            writeln!(f, "listener {}", listener.name)?;
+            row(f, "bind", listener.bind)?;
+            row(f, "backend", backend)?;
+            row(f, "certificate", listener.tls.certificate.display())?;
+            row(f, "private key", listener.tls.private_key.display())?;
+            row(f, "max_connections", listener.max_connections)?;
+        }
+        for backend in &config.backends {
+            writeln!(f, "backend {}", backend.name)?;
+            for server in &backend.servers {
+                let address = server.address.to_string();
+                if *server.name == *address {
+                    row(f, "server", address)?;
+                } else {
+                    row(f, "server", format_args!("{} at {address}", server.name))?;
+                }
+            }
+        }
+        let cores: Vec<String> = config.runtime.cores.iter().map(usize::to_string).collect();
+        writeln!(f, "runtime")?;
+        row(f, "shards", config.runtime.cores.len())?;
+        row(f, "cores", cores.join(", "))?;
+        row(f, "dispatcher_core", config.runtime.dispatcher_core.map_or("any".to_owned(), |core| core.to_string()))?;
+        write_limits(f, &config.limits)?;
+        writeln!(f, "coalesce")?;
+        row(f, "bytes", shown_coalesce(config.coalesce))?;
+        writeln!(f, "log")?;
+        row(f, "format", shown_format(config.log.format))?;
+        row(f, "level", shown_level(config.log.level))?;
+        row(f, "sessions", config.log.sessions)?;
+        write_needs(f, config)
+    }
+}
+
+fn write_limits(f: &mut fmt::Formatter<'_>, limits: &Limits) -> fmt::Result {
+    let or_off = |duration: Option<_>| duration.map_or_else(|| "off".to_owned(), show_duration);
+    writeln!(f, "limits")?;
+    row(f, "max_connections", limits.max_connections)?;
+    row(f, "listen_backlog", limits.listen_backlog)?;
+    row(f, "handshake_timeout", show_duration(limits.handshake_timeout))?;
+    row(f, "connect_timeout", show_duration(limits.connect_timeout))?;
+    row(f, "idle_timeout", or_off(limits.idle_timeout))?;
+    row(f, "half_close_timeout", show_duration(limits.half_close_timeout))?;
+    row(f, "shutdown_timeout", show_duration(limits.shutdown_timeout))?;
+    row(f, "tcp_keepalive", or_off(limits.tcp_keepalive))?;
+    row(f, "tcp_user_timeout", or_off(limits.tcp_user_timeout))?;
+    row(f, "send_buffer", show_size(limits.send_buffer))?;
+    row(f, "shard_memory", show_size(limits.shard_memory))
+}
+
+/// What the machine has to give at most.
+fn write_needs(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+    let shard = config.limits.shard_memory;
+    let shards = config.runtime.cores.len();
+    writeln!(f, "needs at most")?;
+    row(f, "open files", config.open_files_max())?;
+    row(f, "session memory", show_size(config.limits.session_memory_max()))?;
+    row(f, "shard memory", show_size(shard))?;
+    row(f, "all shards", show_size(shard.saturating_mul(shards)))
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "  {name:<19} {value}")
+}
+
+fn shown_coalesce(coalesce: Coalesce) -> String {
+    match coalesce {
+        Coalesce::Off => "off".to_owned(),
+        Coalesce::Bytes(bytes) => show_size(bytes),
+        Coalesce::Unbounded => "unbounded".to_owned(),
+    }
+}
+
+const fn shown_format(format: LogFormat) -> &'static str {
+    match format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    }
+}
+
+const fn shown_level(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
