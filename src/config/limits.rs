@@ -7,6 +7,7 @@ use super::machine::Machine;
 use super::raw::RawLimits;
 use super::section::Section;
 use super::size;
+use crate::dispatcher::REFUSALS_MAX;
 use crate::pool::LARGE_BYTES;
 
 /// Bounds on time, memory and numbers.
@@ -48,9 +49,9 @@ const SESSION_STATE_BYTES: usize = 16 * 1024;
 const OPEN_FILES_PER_SESSION: u64 = 2;
 /// File descriptors per shard: its ring, and what the kernel may need beside it.
 const OPEN_FILES_PER_SHARD: u64 = 4;
-/// File descriptors for everything else: standard streams, the dispatcher's ring, the control plane, and connections
-/// being refused at a limit.
-const OPEN_FILES_BASE: u64 = 128;
+/// File descriptors for everything else: standard streams, the dispatcher's ring, the control plane, and clients that
+/// are being told that a limit is reached.
+const OPEN_FILES_BASE: u64 = 64 + REFUSALS_MAX;
 
 impl Limits {
     pub(super) fn read(
