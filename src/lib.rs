@@ -86,6 +86,7 @@
 //! *Settle*: carry out what a session asks for at the end of a turn. *Lease*: a filled receive buffer on loan.
 //! *Room*: free bytes at the end of a buffer. *Drain*: end in good order, losing nothing that is owed.
 
+pub mod cli;
 pub mod config;
 pub mod control;
 pub mod dispatcher;

@@ -1,2 +1,74 @@
-//! The program: arguments in, exit code out.
-fn main() {}
+//! The program: arguments, configuration, log, run, exit code.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ringwall::cli::{Cli, Command, Plan};
+use ringwall::config::{Config, Machine, raise_open_files};
+use ringwall::control::{LogFilter, Logging, Notifier};
+use ringwall::server::{self, StartError};
+
+/// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
+const FAILED: u8 = 1;
+/// io_uring is not available: `EX_CONFIG` of `sysexits.h`, since it takes another kernel, sysctl or seccomp profile.
+const NO_IO_URING: u8 = 78;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(file) => run(&file.config),
+        Command::Check(file) => check(&file.config),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, text }) => {
+            say(io::stderr(), &format!("ringwall: {text}\n"));
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Why the program ends, and its exit code.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn of(error: impl std::fmt::Display) -> Self {
+        Self { code: FAILED, text: error.to_string() }
+    }
+}
+
+fn check(file: &Path) -> Result<(), Failure> {
+    let (config, _) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
+    LogFilter::from_environment().map_err(Failure::of)?;
+    for warning in &config.warnings {
+        say(io::stderr(), &format!("ringwall: warning: {warning}\n"));
+    }
+    say(io::stdout(), &format!("{}: valid\n{}", file.display(), Plan(&config)));
+    Ok(())
+}
+
+fn run(file: &Path) -> Result<(), Failure> {
+    let (config, identities) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
+    let filter = LogFilter::from_environment().map_err(Failure::of)?;
+    let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
+    raise_open_files(config.open_files_max())
+        .map_err(|error| Failure::of(format!("the limit of open files cannot be raised: {error}")))?;
+    let logging = Logging::start(&config.log, filter, io::stderr()).map_err(Failure::of)?;
+    let ending = server::run(&config, identities, &logging, notifier).map_err(|error| match error {
+        StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
+        StartError::Bind { .. } | StartError::Tls { .. } | StartError::System(_) => Failure::of(error),
+    })?;
+    match ending.failure {
+        None => Ok(()),
+        Some(failure) => Err(Failure::of(failure)),
+    }
+}
+
+/// Writes, and ignores that nobody reads.
+fn say(mut output: impl Write, text: &str) {
+    drop(output.write_all(text.as_bytes()));
+}

@@ -1,0 +1,323 @@
+//! The real program at its command line: what it prints, and its exit codes.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const CONFIG: &str = r#"[[listener]]
+name = "public"
+bind = "127.0.0.1:0"
+backend = "valkey"
+tls = { certificate = "server.crt", private_key = "server.key" }
+
+[[backend]]
+name = "valkey"
+servers = ["127.0.0.1:6379", "unix:/run/valkey.sock"]
+
+[limits]
+max_connections = 100
+shutdown_timeout = "1s"
+
+[runtime]
+shards = 2
+"#;
+
+/// A folder with `ringwall.toml` and the files it names.
+fn folder_with(config: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("the folder takes a file");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("own file");
+    };
+    let made = rcgen::generate_simple_self_signed(vec!["ringwall.example".to_owned()]).expect("a certificate");
+    write("server.crt", &made.cert.pem());
+    write("server.key", &made.signing_key.serialize_pem());
+    write("ringwall.toml", config);
+    folder
+}
+
+/// The program, to be run in `folder`.
+fn ringwall(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
+    command.current_dir(folder).args(arguments).env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET");
+    command
+}
+
+struct Printed {
+    code: Option<i32>,
+    output: String,
+    errors: String,
+}
+
+fn printed(command: &mut Command) -> Printed {
+    let output = command.output().expect("the program runs");
+    Printed {
+        code: output.status.code(),
+        output: String::from_utf8(output.stdout).expect("text"),
+        errors: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = printed(&mut ringwall(folder.path(), &["--version"]));
+    assert_eq!((printed.code, &*printed.output), (Some(0), "ringwall 0.1.0\n"));
+}
+
+#[test]
+fn wrong_arguments_are_exit_code_2_and_say_how_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&[][..], &["check"], &["run"], &["serve", "--config", "x"], &["run", "--config"]] {
+        let printed = printed(&mut ringwall(folder.path(), arguments));
+        assert_eq!(printed.code, Some(2), "{arguments:?}");
+        assert!(printed.errors.contains("--help"), "{arguments:?}: {}", printed.errors);
+    }
+}
+
+#[test]
+fn a_valid_configuration_is_told_what_it_means() {
+    let folder = folder_with(CONFIG);
+    let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+    let core = printed.output.split_once("cores               ").unwrap().1.split_once('\n').unwrap().0.to_owned();
+    assert_eq!(
+        printed.output.replace(&format!("cores               {core}"), "cores               N, N"),
+        "\
+ringwall.toml: valid
+listener public
+  bind                127.0.0.1:0
+  backend             valkey
+  certificate         server.crt
+  private key         server.key
+  max_connections     100
+backend valkey
+  server              127.0.0.1:6379
+  server              unix:/run/valkey.sock
+runtime
+  shards              2
+  cores               N, N
+  dispatcher_core     any
+limits
+  max_connections     100
+  listen_backlog      4096
+  handshake_timeout   10s
+  connect_timeout     5s
+  idle_timeout        off
+  half_close_timeout  30s
+  shutdown_timeout    1s
+  tcp_keepalive       1m
+  tcp_user_timeout    30s
+  send_buffer         256KiB
+  shard_memory        256MiB
+coalesce
+  bytes               64KiB
+log
+  format              text
+  level               info
+  sessions            true
+needs at most
+  open files          337
+  session memory      800KiB
+  shard memory        256MiB
+  all shards          512MiB
+"
+    );
+    assert_eq!((printed.code, &*printed.errors), (Some(0), ""));
+}
+
+#[test]
+fn a_host_name_is_shown_with_its_address() {
+    let folder = folder_with(&CONFIG.replace("unix:/run/valkey.sock", "localhost:6379"));
+    let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+    assert!(
+        printed.output.contains("\n  server              localhost:6379 at 127.0.0.1:6379\n"),
+        "{}",
+        printed.output
+    );
+}
+
+#[test]
+fn warnings_of_a_valid_configuration_are_shown() {
+    let folder = folder_with(&format!("{CONFIG}\n[[backend]]\nname = \"spare\"\nservers = [\"unix:/s\"]\n"));
+    let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+    assert_eq!(
+        (printed.code, &*printed.errors),
+        (Some(0), "ringwall: warning: ringwall.toml:18: backend: \"spare\" is used by no listener\n")
+    );
+}
+
+#[test]
+fn a_refused_configuration_is_one_line_and_exit_code_1_and_starts_nothing() {
+    let folder = folder_with(&CONFIG.replace("\"1s\"", "\"2d\""));
+    for command in ["check", "run"] {
+        let printed = printed(&mut ringwall(folder.path(), &[command, "--config", "ringwall.toml"]));
+        assert_eq!((printed.code, &*printed.output), (Some(1), ""));
+        assert_eq!(
+            printed.errors,
+            "ringwall: ringwall.toml:13: limits.shutdown_timeout: \"2d\" is not a duration, a whole number and ms, s, m \
+             or h such as \"24h\"\n"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = printed(&mut ringwall(folder.path(), &["run", "--config", "none.toml"]));
+    assert_eq!(printed.code, Some(1));
+    assert_eq!(printed.errors, "ringwall: none.toml: cannot be read: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_filter_of_the_log_that_is_none_is_exit_code_1() {
+    let folder = folder_with(CONFIG);
+    for command in ["check", "run"] {
+        let printed =
+            printed(ringwall(folder.path(), &[command, "--config", "ringwall.toml"]).env("RINGWALL_LOG", "inf"));
+        assert_eq!(printed.code, Some(1));
+        assert_eq!(
+            printed.errors,
+            "ringwall: RINGWALL_LOG=\"inf\": \"inf\" is neither a level (off, error, warn, info, debug, trace) nor a \
+             target and its level, such as \"warn,ringwall::session=info\"\n"
+        );
+    }
+}
+
+#[test]
+fn an_address_in_use_is_exit_code_1_and_names_the_listener() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let folder = folder_with(&CONFIG.replace("127.0.0.1:0", &address.to_string()));
+    let printed = printed(&mut ringwall(folder.path(), &["run", "--config", "ringwall.toml"]));
+    assert_eq!(printed.code, Some(1));
+    assert!(
+        printed.errors.starts_with(&format!("ringwall: listener \"public\": cannot listen on {address}: ")),
+        "{}",
+        printed.errors
+    );
+}
+
+/// The program while it serves.
+struct Serving {
+    program: Child,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Serving {
+    /// Starts it and waits for its first line.
+    fn start(command: &mut Command) -> Self {
+        let mut program = command.stderr(Stdio::piped()).spawn().expect("the program starts");
+        let log = BufReader::new(program.stderr.take().expect("its standard error is a pipe")).lines();
+        let mut serving = Self { program, log };
+        let started = serving.line();
+        assert!(started.contains(" started version=0.1.0 "), "{started}");
+        serving
+    }
+
+    fn line(&mut self) -> String {
+        self.log.next().expect("the program goes on").expect("a line of text")
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.program), signal).expect("it lives");
+    }
+
+    /// Waits for its end; gives the rest of its log.
+    fn end(mut self) -> (ExitStatus, Vec<String>) {
+        let lines = self.log.by_ref().map(|line| line.expect("a line of text")).collect();
+        (self.program.wait().expect("it ends"), lines)
+    }
+}
+
+#[test]
+fn a_program_that_is_asked_to_stop_drains_and_ends_well() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = folder_with(CONFIG);
+        let serving = Serving::start(&mut ringwall(folder.path(), &["run", "--config", "ringwall.toml"]));
+        serving.signal(signal);
+        let (status, lines) = serving.end();
+        assert_eq!(status.code(), Some(0), "{lines:?}");
+        assert!(lines.last().unwrap().ends_with("INFO ended sessions_cut_off=0"), "{lines:?}");
+    }
+}
+
+/// The program under a limit of open files, as `ulimit` takes it.
+fn ringwall_under(limit: &str, folder: &Path) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit {limit} && exec \"$0\" run --config ringwall.toml");
+    command.current_dir(folder).args(["-c", &script, env!("CARGO_BIN_EXE_ringwall")]);
+    command.env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET");
+    command
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_connections_need_it() {
+    let folder = folder_with(CONFIG);
+    let serving = Serving::start(&mut ringwall_under("-Sn 64", folder.path()));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.program.id())).unwrap();
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    assert_eq!(soft, Some("337"));
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end().0.code(), Some(0));
+}
+
+#[test]
+fn more_connections_than_files_can_be_open_is_exit_code_1() {
+    let folder = folder_with(CONFIG);
+    let printed = printed(&mut ringwall_under("-n 300", folder.path()));
+    assert_eq!(printed.code, Some(1));
+    assert_eq!(
+        printed.errors,
+        "ringwall: ringwall.toml:12: limits.max_connections: 100 needs 337 open files, 2 per connection, and the hard \
+         limit RLIMIT_NOFILE is 300: raise it (LimitNOFILE= of the systemd unit, ulimit -Hn) or write at most 81\n"
+    );
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    let folder = folder_with(CONFIG);
+    let socket = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    let mut command = ringwall(folder.path(), &["run", "--config", "ringwall.toml"]);
+    let serving = Serving::start(command.env("NOTIFY_SOCKET", &socket));
+    let told = || {
+        let mut message = [0; 256];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    assert_eq!(told(), "READY=1\nSTATUS=serving on 1 listeners with 2 shards\n");
+    serving.signal(Signal::TERM);
+    assert_eq!(told(), "STOPPING=1\nSTATUS=draining, at most 1s\n");
+    assert_eq!(serving.end().0.code(), Some(0));
+}
+
+#[test]
+fn the_log_can_be_json_and_silenced_by_the_environment() {
+    let folder = folder_with(&format!("{CONFIG}\n[log]\nformat = \"json\"\n"));
+    let mut command = ringwall(folder.path(), &["run", "--config", "ringwall.toml"]);
+    let mut program = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
+    let line = log.next().unwrap().unwrap();
+    assert!(line.starts_with("{\"timestamp\":\"") && line.contains("\"message\":\"started\""), "{line}");
+    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+
+    // Nothing tells when a silent program serves, but a service manager.
+    let socket = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    let mut command = ringwall(folder.path(), &["run", "--config", "ringwall.toml"]);
+    command.env("RINGWALL_LOG", "off").env("NOTIFY_SOCKET", &socket).stderr(Stdio::piped());
+    let program = command.spawn().unwrap();
+    manager.recv(&mut [0; 256]).unwrap();
+    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
+    let output = program.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
