@@ -293,7 +293,7 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
         let length = manager.recv(&mut message).unwrap();
         String::from_utf8(message[..length].to_vec()).unwrap()
     };
-    assert_eq!(told(), "READY=1\nSTATUS=serving on 1 listeners with 2 shards\n");
+    assert_eq!(told(), "READY=1\nSTATUS=serving, listeners: 1, shards: 2\n");
     serving.signal(Signal::TERM);
     assert_eq!(told(), "STOPPING=1\nSTATUS=draining, at most 1s\n");
     assert_eq!(serving.end().0.code(), Some(0));

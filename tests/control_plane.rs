@@ -201,7 +201,7 @@ fn the_start_is_one_line_and_the_service_manager_is_told() {
             kernel.trim()
         )
     );
-    assert_eq!(world.told_manager(), "READY=1\nSTATUS=serving on 1 listeners with 2 shards\n");
+    assert_eq!(world.told_manager(), "READY=1\nSTATUS=serving, listeners: 1, shards: 2\n");
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl Plane<'_> {
             shard_memory = %show_size(limits.shard_memory),
             "started"
         );
-        self.notifier.ready(&format!("serving on {} listeners with {} shards", shown.len(), runtime.cores.len()));
+        self.notifier.ready(&format!("serving, listeners: {}, shards: {}", shown.len(), runtime.cores.len()));
     }
 
     /// Says how it ended.
