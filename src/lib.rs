@@ -38,7 +38,7 @@
 //! | 5 | [`config`] | the file, checked; valid by construction |
 //! | 5 | [`control`] | signals, log, service manager |
 //! | 5 | [`server`] | starts and ends the threads and ties them together |
-//! | 5 | `cli` | the commands |
+//! | 5 | [`cli`] | the commands |
 //!
 //! # Two seams
 //!

@@ -149,13 +149,12 @@ impl World {
     fn end(mut self, ending: Ending) -> (Ending, Vec<String>) {
         self.ended.take().expect("it has not ended").send(ending).expect("it listens");
         let ending = self.thread.join().expect("it does not panic").expect("it has its runtime");
-        (
-            ending,
-            self.lines
-                .iter()
-                .map(|line| line.split_once(' ').expect("a time stamp").1.trim_start().to_owned())
-                .collect(),
-        )
+        let lines = self.lines.iter().map(|line| line.split_once(' ').expect("a time stamp").1.trim_start().to_owned());
+        let mut lines: Vec<String> = lines.collect();
+        // What was counted is the line before the last one in every log.
+        let totals = lines.remove(lines.len() - 2);
+        assert!(totals.starts_with("INFO totals sessions="), "{totals}");
+        (ending, lines)
     }
 }
 

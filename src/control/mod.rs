@@ -248,6 +248,7 @@ impl Plane<'_> {
 
     /// Says how it ended.
     fn log_end(&self, ending: &Ending) {
+        report::log_totals(&ending.tally);
         let sessions_cut_off = ending.sessions_cut_off;
         match &ending.failure {
             None => info!(target: "ringwall::control", sessions_cut_off, "ended"),

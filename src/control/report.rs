@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use crate::config::{Backend, Config, Listener};
 use crate::events::{CloseRecord, Event};
+use crate::metrics::Tally;
 use crate::session::close::CloseReason;
 
 /// Writes the line of one event.
@@ -96,4 +97,28 @@ fn backend_of(config: &Config, listener: u16) -> Option<&Backend> {
 /// Milliseconds with the microseconds as decimals.
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Says what the shards have counted, together.
+pub(super) fn log_totals(tally: &Tally) {
+    info!(
+        target: "ringwall::control",
+        sessions = tally.sessions,
+        handshakes = tally.handshakes,
+        records_opened = tally.records_opened,
+        receives = tally.receives,
+        sends = tally.sends,
+        enters = tally.enters,
+        turns = tally.turns,
+        flushes_batch_end = tally.flushes_batch_end,
+        flushes_threshold = tally.flushes_threshold,
+        flushes_close = tally.flushes_close,
+        chunks_corked = tally.chunks_corked,
+        chunks_passed = tally.chunks_passed,
+        receives_without_buffer = tally.receives_without_buffer,
+        backpressure_pauses = tally.backpressure_pauses,
+        pending_transitions = tally.pending_transitions,
+        completion_overflows = tally.completion_overflows,
+        "totals"
+    );
 }
