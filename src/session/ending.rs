@@ -4,7 +4,7 @@
 //! failure of the backend stays visible to the client.
 
 use super::close::CloseReason;
-use super::leg::Input;
+use super::leg::{Input, Output};
 use super::timing::LINGER;
 use super::transport::{SealError, Transport};
 use super::{Phase, Session, Side, Turn};
@@ -48,20 +48,23 @@ impl Session {
         match side {
             Side::Client => self.handle_client_end(error, turn),
             Side::Backend => {
+                // A send that met the failure first has taken the error away: what then looks like FIN is none.
+                let failed = error.is_some() || self.backend.output == Output::Broken;
                 self.backend.input = Input::Eof;
-                if error.is_some() {
+                if failed {
                     self.reason.get_or_insert(CloseReason::BackendReset);
                     self.backend.break_output(turn);
                 } else {
                     self.reason.get_or_insert(CloseReason::BackendClosed);
                 }
-                self.client.end_output(error.is_none(), turn);
+                self.client.end_output(!failed, turn);
             }
         }
     }
 
     fn handle_client_end(&mut self, error: Option<Errno>, turn: &mut Turn<'_>) {
-        if error.is_some() {
+        let failed = error.is_some() || self.client.output == Output::Broken;
+        if failed {
             self.client.break_output(turn);
         }
         let said_goodbye = self.client.input != Input::Open;
@@ -77,7 +80,7 @@ impl Session {
                 self.backend.input = Input::Eof;
             }
             Phase::Connecting | Phase::Relaying => {
-                let reason = if error.is_some() { CloseReason::ClientReset } else { CloseReason::ClientTruncated };
+                let reason = if failed { CloseReason::ClientReset } else { CloseReason::ClientTruncated };
                 self.end_client(reason, Input::Eof, turn);
             }
             Phase::Refusing | Phase::Closing | Phase::Closed => {}

@@ -224,6 +224,19 @@ fn a_backend_that_closes_on_us_still_has_its_last_words_delivered() {
 }
 
 #[test]
+fn an_end_after_a_failed_send_to_the_backend_is_a_cut_too() {
+    let mut world = World::connected(&Credentials::new(), options());
+    world.blocked[1] = true;
+    world.client_says(b"PING\r\n");
+    world.complete_send(Side::Backend, Some(Err(ECONNRESET)));
+    world.settle();
+    world.end(Side::Backend, None);
+    assert!(world.fin_to_client && !world.client.closed);
+    assert_eq!(world.session.reason(), Some(CloseReason::BackendReset));
+    world.bury();
+}
+
+#[test]
 fn a_reset_of_the_backend_is_a_cut_for_the_client_without_close_notify() {
     let mut world = World::connected(&Credentials::new(), options());
     world.receive(Side::Backend, b"$100\r\nhalf");
