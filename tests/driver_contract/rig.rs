@@ -240,5 +240,8 @@ pub(crate) fn filled(bytes: &[u8]) -> SendBuf {
 
 /// Bytes in which each position is told from its neighbours.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    (0..=250_u8).cycle().take(len).collect()
+    let all: Vec<u8> = (0..=250).collect();
+    let mut bytes = all.repeat(len.div_ceil(all.len()));
+    bytes.truncate(len);
+    bytes
 }

@@ -104,7 +104,7 @@ impl Machine for SimMachine {
     }
 
     fn too_much(&self) -> usize {
-        1 << 20
+        400 * 1024
     }
 }
 

@@ -9,7 +9,6 @@ pub(crate) struct SimBuffers {
     storage: Vec<Vec<u8>>,
     /// Bytes lent per buffer; 0 while the buffer is the kernel's.
     lent: Vec<u32>,
-    out: usize,
     /// In the order they are taken.
     free: VecDeque<u16>,
     /// Free again once they are published.
@@ -20,7 +19,7 @@ impl SimBuffers {
     pub(crate) fn new(group: BufferGroup, count: u16, bytes: usize) -> Self {
         let storage = (0..count).map(|_| vec![0; bytes]).collect();
         let lent = vec![0; usize::from(count)];
-        Self { group, storage, lent, out: 0, free: (0..count).collect(), recycled: Vec::new() }
+        Self { group, storage, lent, free: (0..count).collect(), recycled: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -38,7 +37,6 @@ impl SimBuffers {
         let len = u32::try_from(bytes.len()).expect("at most the room of a buffer");
         self.storage[usize::from(id)][..bytes.len()].copy_from_slice(bytes);
         self.lent[usize::from(id)] = len;
-        self.out += 1;
         Lease { group: self.group, id, len }
     }
 
@@ -51,17 +49,11 @@ impl SimBuffers {
     pub(crate) fn recycle(&mut self, lease: Lease) {
         self.bytes_mut(&lease).fill(0xdd);
         self.lent[usize::from(lease.id)] = 0;
-        self.out -= 1;
         self.recycled.push(lease.id);
     }
 
     pub(crate) fn publish(&mut self) {
         self.free.extend(self.recycled.drain(..));
-    }
-
-    /// How many are lent.
-    pub(crate) const fn out(&self) -> usize {
-        self.out
     }
 
     fn assert_lent(&self, lease: &Lease) {

@@ -24,9 +24,18 @@ pub(crate) struct Waiter {
 /// What travels.
 #[derive(Debug)]
 pub(crate) enum Segment {
-    Data(VecDeque<u8>),
+    Data(Vec<u8>),
     End,
     Reset,
+}
+
+impl Segment {
+    const fn len(&self) -> usize {
+        match self {
+            Self::Data(bytes) => bytes.len(),
+            Self::End | Self::Reset => 0,
+        }
+    }
 }
 
 /// What a receive finds.
@@ -51,6 +60,8 @@ pub(crate) struct Endpoint {
     arrived: VecDeque<u8>,
     /// In order; each with the time of its arrival.
     transit: VecDeque<(Time, Segment)>,
+    /// Bytes of data in `transit`.
+    transit_bytes: usize,
     ended: bool,
     reset: bool,
     error: Option<Errno>,
@@ -71,17 +82,14 @@ impl Endpoint {
     /// Puts a segment on the way; it arrives at `at`, or with the one before it when that is later.
     pub(crate) fn send_here(&mut self, at: Time, segment: Segment) -> Time {
         let at = self.transit.back().map_or(at, |&(before, _)| before.max(at));
+        self.transit_bytes += segment.len();
         self.transit.push_back((at, segment));
         at
     }
 
     /// Bytes on the way and arrived.
     pub(crate) fn outstanding(&self) -> usize {
-        let transit = self.transit.iter().map(|(_, segment)| match segment {
-            Segment::Data(bytes) => bytes.len(),
-            Segment::End | Segment::Reset => 0,
-        });
-        self.arrived.len() + transit.sum::<usize>()
+        self.arrived.len() + self.transit_bytes
     }
 
     /// Lets what is due arrive, as far as `receive_bytes_max` lets it.
@@ -92,10 +100,15 @@ impl Endpoint {
                 break;
             }
             match segment {
-                Segment::Data(_) if self.closed || self.reset => settled = Settled::AnswerReset,
+                Segment::Data(bytes) if self.closed || self.reset => {
+                    self.transit_bytes -= bytes.len();
+                    settled = Settled::AnswerReset;
+                }
                 Segment::Data(bytes) => {
                     let room = receive_bytes_max.saturating_sub(self.arrived.len()).min(bytes.len());
-                    self.arrived.extend(bytes.drain(..room));
+                    self.arrived.extend(&bytes[..room]);
+                    bytes.drain(..room);
+                    self.transit_bytes -= room;
                     if !bytes.is_empty() {
                         break;
                     }
@@ -125,14 +138,17 @@ impl Endpoint {
             Segment::Reset => true,
         });
         let kept = kept.count();
-        self.transit.truncate(kept);
+        let lost = self.transit.drain(kept..).map(|(_, segment)| segment.len()).sum::<usize>();
+        self.transit_bytes -= lost;
     }
 
     /// Takes up to `max` bytes.
     pub(crate) fn read(&mut self, max: usize) -> Found {
         if !self.arrived.is_empty() {
             let len = self.arrived.len().min(max);
-            return Found::Bytes(self.arrived.drain(..len).collect());
+            let bytes = self.arrived.make_contiguous()[..len].to_vec();
+            self.arrived.drain(..len);
+            return Found::Bytes(bytes);
         }
         if self.ended {
             return Found::End;

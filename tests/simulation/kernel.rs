@@ -60,6 +60,8 @@ pub(crate) struct SimDriver {
     completions: VecDeque<(Completion, Option<(Fd, Kind)>)>,
     small: SimBuffers,
     large: SimBuffers,
+    /// Leases that the user has.
+    leases: usize,
     enters: u64,
 }
 
@@ -76,6 +78,7 @@ impl SimDriver {
             completions: VecDeque::new(),
             small: SimBuffers::new(BufferGroup::Small, settings.small_buffers, settings.small_buffer_bytes),
             large: SimBuffers::new(BufferGroup::Large, settings.large_buffers, settings.large_buffer_bytes),
+            leases: 0,
             enters: 0,
         }
     }
@@ -336,7 +339,7 @@ impl SimDriver {
     fn account(&self) {
         let mut world = self.sim.world();
         let state = &mut world.drivers[self.id.0];
-        state.leases = self.small.out() + self.large.out();
+        state.leases = self.leases;
         let queued = self.submissions.iter().filter(|(_, _, op)| kind_of(op).is_some()).count();
         state.in_flight = self.in_flight.len() + queued;
     }
@@ -364,8 +367,7 @@ impl Driver for SimDriver {
         self.small.publish();
         self.large.publish();
         self.account();
-        let mut world = self.sim.world();
-        let out = world.drivers[self.id.0].leases;
+        let (out, mut world) = (self.leases, self.sim.world());
         assert!(out == 0 || !world.settings.leases_home_each_turn, "broken duty: {out} leases at the end of a turn");
         world.run_due();
         drop(world);
@@ -391,6 +393,10 @@ impl Driver for SimDriver {
         if let Some((fd, kind)) = frees {
             self.sim.world().files.mark(fd, kind, false);
         }
+        if let Outcome::Received { result: Ok(Some(_)), .. } = completion.outcome {
+            self.leases += 1;
+        }
+        self.account();
         Some(completion)
     }
 
@@ -400,6 +406,7 @@ impl Driver for SimDriver {
 
     fn recycle(&mut self, lease: Lease) {
         self.group(lease.group).recycle(lease);
+        self.leases -= 1;
         self.account();
     }
 
@@ -458,7 +465,7 @@ impl Driver for SimDriver {
 
 impl Drop for SimDriver {
     fn drop(&mut self) {
-        let out = self.small.out() + self.large.out();
+        let out = self.leases;
         assert!(out == 0 || std::thread::panicking(), "broken duty: {out} leases are not home at the end");
     }
 }

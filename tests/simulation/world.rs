@@ -225,7 +225,7 @@ impl World {
             let short = self.chance(|settings| settings.short_segment);
             let size = if short { self.rng.size(most) } else { most };
             let (segment, after) = rest.split_at(size);
-            self.send(from.other(), Segment::Data(segment.iter().copied().collect()));
+            self.send(from.other(), Segment::Data(segment.to_vec()));
             rest = after;
         }
         Ok(len)
