@@ -114,7 +114,7 @@ limits
   half_close_timeout  30s
   shutdown_timeout    1s
   tcp_keepalive       1m
-  tcp_user_timeout    30s
+  tcp_user_timeout    5m
   send_buffer         256KiB
   shard_memory        256MiB
 coalesce

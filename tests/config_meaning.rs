@@ -62,7 +62,7 @@ fn the_least_that_starts_means_the_defaults() {
             half_close_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(30),
             tcp_keepalive: Some(Duration::from_secs(60)),
-            tcp_user_timeout: Some(Duration::from_secs(30)),
+            tcp_user_timeout: Some(Duration::from_secs(300)),
             send_buffer: 262_144,
             shard_memory: 268_435_456,
         }

@@ -86,7 +86,7 @@ impl Limits {
             tcp_user_timeout: s.duration_or_off(
                 "tcp_user_timeout",
                 raw.tcp_user_timeout.as_ref(),
-                "30s",
+                "5m",
                 "1s"..="1h",
             )?,
             send_buffer: s.size("send_buffer", raw.send_buffer.as_ref(), "256KiB", "64KiB"..="16MiB", "")?,
