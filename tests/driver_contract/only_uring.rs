@@ -68,6 +68,24 @@ fn an_enter_with_nothing_to_do_makes_no_system_call() {
 }
 
 #[test]
+fn a_driver_that_never_waits_hears_of_everything() {
+    let mut driver = Uring::new(&options()).unwrap();
+    let (near, mut far) = UnixStream::pair().unwrap();
+    driver.push(Token(1), Op::ReceiveMany { socket: Fd(near.as_raw_fd()) });
+    driver.enter(Wait::No).unwrap();
+    far.write_all(b"x").unwrap();
+    let deadline = driver.now() + Duration::from_secs(20);
+    loop {
+        driver.enter(Wait::No).unwrap();
+        if let Some(completion) = driver.next_completion() {
+            assert!(completion.more, "{completion:?}");
+            break;
+        }
+        assert!(driver.now() < deadline);
+    }
+}
+
+#[test]
 fn completions_that_do_not_fit_are_kept_and_counted() {
     let mut driver = Uring::new(&UringOptions { completions: 8, ..options() }).unwrap();
     let pairs: Vec<_> = (0..50).map(|_| UnixStream::pair().unwrap()).collect();
@@ -104,6 +122,7 @@ fn a_driver_that_is_dropped_lets_go_of_everything() {
         let mut bytes = [0; 22];
         (&near).read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"for whoever comes next");
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 }
