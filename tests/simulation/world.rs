@@ -47,6 +47,8 @@ enum Event {
 pub(crate) enum Answer {
     Accept,
     Refuse,
+    /// As a unix server that is behind with accepting.
+    Busy,
     /// Nothing at all: the attempt stays without answer.
     Ignore,
 }
@@ -370,8 +372,9 @@ impl World {
                 self.servers[server].pending.push_back(near.other());
                 Ok(near)
             }
+            (Answer::Busy, _) => Err(Errno(libc::EAGAIN)),
             (Answer::Ignore, Some(server)) => return self.servers[server].ignored.push((fd, connector)),
-            _ => Err(Errno(libc::ECONNREFUSED)),
+            (Answer::Accept | Answer::Refuse | Answer::Ignore, _) => Err(Errno(libc::ECONNREFUSED)),
         };
         let socket = self.files.socket(fd);
         socket.endpoint = result.ok();
