@@ -406,8 +406,15 @@ fn shard_parts(blueprint: &Blueprint) -> Result<(Uring, Vec<shard::Listener>), S
         Ok(shard::Listener { acceptor, backend: plan.backend, session: Rc::clone(&session) })
     });
     let listeners = listeners.collect::<Result<Vec<_>, StartError>>()?;
-    let driver = Uring::new(&UringOptions::default()).map_err(StartError::Unavailable)?;
+    let driver = Uring::new(&shard_ring(blueprint.slots)).map_err(StartError::Unavailable)?;
     Ok((driver, listeners))
+}
+
+/// Room for what the sessions of a shard can complete at once: a send and an end of stream on each side. Beyond the
+/// bound the kernel queues on its own, more slowly and counted.
+fn shard_ring(slots: u32) -> UringOptions {
+    let completions = slots.saturating_mul(4).clamp(8 * 1024, 64 * 1024).next_power_of_two();
+    UringOptions { completions, ..UringOptions::default() }
 }
 
 fn start_dispatcher(

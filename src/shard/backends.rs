@@ -25,19 +25,21 @@ impl Rotation {
 
     /// The server for a session's attempt number `attempt`, counted from 0: the first takes the next server in turn,
     /// and each further one the server behind `previous`. `None` when all have been tried.
-    pub(super) fn choose(&mut self, previous: Option<u16>, attempt: u16) -> Option<(u16, &Address)> {
+    pub(super) fn choose(&mut self, previous: Option<u16>, attempt: u16) -> Option<u16> {
         let count = u16::try_from(self.backend.servers.len()).unwrap_or(u16::MAX);
         if attempt >= count {
             return None;
         }
-        let chosen = if let Some(previous) = previous {
-            (previous + 1) % count
-        } else {
-            let chosen = self.next;
-            self.next = (self.next + 1) % count;
-            chosen
-        };
-        Some((chosen, &self.backend.servers[usize::from(chosen)]))
+        if let Some(previous) = previous {
+            return Some((previous + 1) % count);
+        }
+        let chosen = self.next;
+        self.next = (self.next + 1) % count;
+        Some(chosen)
+    }
+
+    pub(super) fn address(&self, server: u16) -> &Address {
+        &self.backend.servers[usize::from(server)]
     }
 
     pub(super) fn name(&self) -> &str {
@@ -57,16 +59,16 @@ mod tests {
     #[test]
     fn sessions_take_the_servers_in_turn() {
         let mut rotation = three_servers();
-        let chosen: Vec<u16> = (0..4).filter_map(|_| rotation.choose(None, 0).map(|(index, _)| index)).collect();
+        let chosen: Vec<u16> = (0..4).filter_map(|_| rotation.choose(None, 0)).collect();
         assert_eq!(chosen, [0, 1, 2, 0]);
     }
 
     #[test]
     fn a_session_tries_every_server_once() {
         let mut rotation = three_servers();
-        assert_eq!(rotation.choose(None, 0).map(|(index, _)| index), Some(0));
-        assert_eq!(rotation.choose(Some(0), 1).map(|(index, _)| index), Some(1));
-        assert_eq!(rotation.choose(Some(1), 2).map(|(index, _)| index), Some(2));
+        assert_eq!(rotation.choose(None, 0), Some(0));
+        assert_eq!(rotation.choose(Some(0), 1), Some(1));
+        assert_eq!(rotation.choose(Some(1), 2), Some(2));
         assert_eq!(rotation.choose(Some(2), 3), None);
     }
 }

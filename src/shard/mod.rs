@@ -361,6 +361,7 @@ impl<D: Driver> Shard<D> {
             }
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
             entry.session.handle_timeout(turn);
+            self.dial_again(id);
             self.touch(id);
         }
     }

@@ -90,6 +90,7 @@ impl<D: Driver> Shard<D> {
             connect: None,
             server: None,
             attempts: 0,
+            dial_again_at: None,
             server_local_port: None,
             detail: None,
             touched: false,

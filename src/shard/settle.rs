@@ -1,5 +1,7 @@
 //! The end of a turn for one session: what it asks for is carried out, what it wants received is armed.
 
+use std::time::Duration;
+
 use super::socket::{Receive, Socket};
 use super::token::{self, Purpose, SessionId};
 use super::{Shard, group};
@@ -7,6 +9,9 @@ use crate::events::{CloseRecord, Event};
 use crate::io::{BufferGroup, Driver, Errno, Op, OpId};
 use crate::pool::SendBuf;
 use crate::session::{Output, Side, Turn};
+
+/// How soon a server whose queue of connections was full is tried again.
+const DIAL_AGAIN: Duration = Duration::from_millis(5);
 
 impl<D: Driver> Shard<D> {
     pub(super) fn settle_touched(&mut self) {
@@ -69,7 +74,7 @@ impl<D: Driver> Shard<D> {
     fn dial(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
         let rotation = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let Some((server, address)) = rotation.choose(entry.server, entry.attempts) else {
+        let Some(server) = rotation.choose(entry.server, entry.attempts) else {
             let last = entry.detail.take().unwrap_or_default();
             let why = format!("backend '{}': {last}", rotation.name());
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
@@ -79,6 +84,14 @@ impl<D: Driver> Shard<D> {
         };
         entry.server = Some(server);
         entry.attempts += 1;
+        self.connect(id);
+    }
+
+    /// Connects to the server that was chosen.
+    fn connect(&mut self, id: SessionId) {
+        let Some(entry) = self.table.entry(id) else { return };
+        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let Some(address) = entry.server.map(|server| rotation.address(server)) else { return };
         match self.driver.open_socket(address, &self.options.socket) {
             Ok(socket) => {
                 entry.backend = Some(Socket::new(socket));
@@ -89,11 +102,18 @@ impl<D: Driver> Shard<D> {
         }
     }
 
-    /// Drops the failed socket and has the session ask for the next server.
+    /// Drops the failed socket. A server whose queue of connections is full (a unix socket says so at once, a TCP one
+    /// lets the client wait) is tried again shortly; after any other failure the session asks for the next server.
     pub(super) fn handle_dial_failed(&mut self, id: SessionId, errno: Errno) {
         let Some(entry) = self.table.entry(id) else { return };
         if let Some(socket) = entry.backend.take() {
             self.driver.close(socket.fd);
+        }
+        if errno == Errno(libc::EAGAIN) {
+            let again_at = self.now + DIAL_AGAIN;
+            entry.dial_again_at = Some(again_at);
+            self.timers.set(again_at, id);
+            return;
         }
         entry.detail = Some(if errno == Errno(libc::ECANCELED) {
             "no answer within the connect timeout".into()
@@ -104,9 +124,21 @@ impl<D: Driver> Shard<D> {
         self.touch(id);
     }
 
+    /// Tries the same server again when its time has come.
+    pub(super) fn dial_again(&mut self, id: SessionId) {
+        let Some(entry) = self.table.entry(id) else { return };
+        if entry.dial_again_at.is_some_and(|at| at <= self.now) && !entry.closing {
+            entry.dial_again_at = None;
+            self.connect(id);
+        }
+    }
+
     fn abandon_dial(&mut self, id: SessionId) {
-        if let Some(op) = self.table.entry(id).and_then(|entry| entry.connect) {
+        let Some(entry) = self.table.entry(id) else { return };
+        if let Some(op) = entry.connect {
             self.driver.push(token::NO_ONE, Op::Cancel { op });
+        } else if entry.dial_again_at.take().is_some() {
+            self.handle_dial_failed(id, Errno(libc::ECANCELED));
         }
     }
 

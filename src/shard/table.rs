@@ -28,6 +28,8 @@ pub(super) struct Entry {
     /// The server dialled last, and how many have been tried.
     pub(super) server: Option<u16>,
     pub(super) attempts: u16,
+    /// When a server whose queue of connections was full is tried again.
+    pub(super) dial_again_at: Option<Time>,
     pub(super) server_local_port: Option<u16>,
     /// Why the last attempt to reach a server failed, or what else the log should say.
     pub(super) detail: Option<Box<str>>,
