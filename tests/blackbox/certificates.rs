@@ -1,0 +1,71 @@
+//! Certificates and keys made for one test, in a folder of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use tempfile::TempDir;
+
+/// A CA, a certificate for localhost signed by it, and room for a test's other files.
+pub(crate) struct Certificates {
+    folder: TempDir,
+    ca: CertificateDer<'static>,
+}
+
+impl Certificates {
+    /// With an ECDSA P-256 key.
+    pub(crate) fn new() -> Self {
+        Self::with_key(&KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap())
+    }
+
+    /// With the key of this PEM file's text.
+    pub(crate) fn with_key(key: &KeyPair) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let issuer = issuer();
+        let mut server = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        server.distinguished_name.push(DnType::CommonName, "localhost");
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = server.signed_by(key, &issuer).unwrap();
+        fs::write(folder.path().join("ca.crt"), issuer.pem()).unwrap();
+        fs::write(folder.path().join("server.crt"), certificate.pem()).unwrap();
+        write_private(&folder.path().join("server.key"), &key.serialize_pem());
+        Self { folder, ca: issuer.der().clone() }
+    }
+
+    /// Where `ca.crt`, `server.crt` and `server.key` lie.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn ca_file(&self) -> PathBuf {
+        self.folder.path().join("ca.crt")
+    }
+
+    /// What a client trusts.
+    pub(crate) fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.ca.clone()).unwrap();
+        Arc::new(roots)
+    }
+}
+
+fn issuer() -> CertifiedIssuer<'static, KeyPair> {
+    let mut ca = CertificateParams::new(Vec::new()).unwrap();
+    ca.distinguished_name.push(DnType::CommonName, "test CA");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    CertifiedIssuer::self_signed(ca, KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap()).unwrap()
+}
+
+/// Readable by its owner alone, as ringwall expects of a key.
+fn write_private(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}

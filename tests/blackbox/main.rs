@@ -1,0 +1,20 @@
+//! The real program between real clients and a real server.
+//!
+//! Each test starts its own server and its own ringwall on ports and sockets of its own, waits for what it is told
+//! (readiness, log lines, ends of streams) and never for time to pass. `RINGWALL_BINARY` runs the same tests against
+//! another build. `tests/run.sh` installs the programs and client libraries that the tests call.
+#![expect(clippy::unwrap_used, reason = "in a test an unexpected error is a failure")]
+
+mod certificates;
+mod client;
+mod process;
+mod resp;
+mod ringwall;
+mod scripted;
+mod server;
+
+mod abrupt_ends;
+mod odd_talkers;
+mod orderly_ends;
+mod server_features;
+mod tls_versions;

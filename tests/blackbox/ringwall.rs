@@ -1,0 +1,183 @@
+//! The program under test: its configuration, readiness, log and end.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use rustix::process::Signal;
+
+use crate::certificates::Certificates;
+use crate::client::{Client, Dial};
+use crate::process::{PATIENCE, Process, run};
+
+/// What a test wants of ringwall beyond the defaults.
+pub(crate) struct Setup {
+    pub(crate) certificates: Certificates,
+    servers: Vec<String>,
+    listener: String,
+    sections: String,
+    shell: Option<&'static str>,
+}
+
+impl Setup {
+    /// One listener in front of `server`.
+    pub(crate) fn before(server: impl Into<String>) -> Self {
+        Self {
+            certificates: Certificates::new(),
+            servers: vec![server.into()],
+            listener: String::new(),
+            sections: String::new(),
+            shell: None,
+        }
+    }
+
+    /// Adds keys of the listener.
+    pub(crate) fn listener(mut self, keys: &str) -> Self {
+        self.listener = keys.to_owned();
+        self
+    }
+
+    /// Adds sections at the end.
+    pub(crate) fn sections(mut self, sections: &str) -> Self {
+        self.sections = sections.to_owned();
+        self
+    }
+
+    /// Exchanges the certificates.
+    pub(crate) fn certificates(mut self, certificates: Certificates) -> Self {
+        self.certificates = certificates;
+        self
+    }
+
+    /// Runs `commands` in the shell that then becomes ringwall.
+    pub(crate) fn after(mut self, commands: &'static str) -> Self {
+        self.shell = Some(commands);
+        self
+    }
+
+    /// Writes the configuration and returns its path.
+    pub(crate) fn write(&self) -> PathBuf {
+        let servers: Vec<_> = self.servers.iter().map(|server| format!("{server:?}")).collect();
+        let text = format!(
+            "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
+             tls = {{ certificate = \"server.crt\", private_key = \"server.key\" }}\n{}\n\
+             [[backend]]\nname = \"server\"\nservers = [{}]\n[log]\nformat = \"json\"\n{}",
+            self.listener,
+            servers.join(", "),
+            self.sections
+        );
+        let path = self.certificates.folder().join("ringwall.toml");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start(self) -> Ringwall {
+        let notify = self.certificates.folder().join("notify");
+        let manager = UnixDatagram::bind(&notify).unwrap();
+        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(format!("{}\nexec \"$0\" \"$@\"", self.shell.unwrap_or_default())).arg(binary());
+        command.arg("run").arg("--config").arg(self.write()).env("NOTIFY_SOCKET", &notify).env_remove("RINGWALL_LOG");
+        // Whoever waits for readiness also learns that there will be none.
+        let process = Process::start(command, move || drop(UnixDatagram::unbound().unwrap().send_to(b"ended", notify)));
+        let mut told = [0; 512];
+        let length = manager.recv(&mut told).unwrap();
+        let told = String::from_utf8_lossy(&told[..length]);
+        assert!(told.lines().any(|line| line == "READY=1"), "not ready: {told}\n{}", process.lines().join("\n"));
+        let start = process.line(|line| line.contains("\"started\""));
+        let address = listening_on(&start);
+        Ringwall { process, address, manager, certificates: self.certificates }
+    }
+}
+
+/// The address after `public on ` in the line logged at start.
+fn listening_on(line: &str) -> SocketAddr {
+    let rest = line.split("public on ").nth(1).unwrap_or_else(|| panic!("no address in {line}"));
+    let address = rest.split([' ', ',', '"']).next().unwrap();
+    address.parse().unwrap_or_else(|_| panic!("{address} is no address in {line}"))
+}
+
+/// The program that is tested.
+pub(crate) fn binary() -> PathBuf {
+    std::env::var_os("RINGWALL_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_ringwall").into(), PathBuf::from)
+}
+
+/// Runs `ringwall` with `arguments` to its end.
+pub(crate) fn ringwall(arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(binary());
+    command.args(arguments).env_remove("NOTIFY_SOCKET").env_remove("RINGWALL_LOG");
+    run(command, b"")
+}
+
+/// A running ringwall, ended when it is dropped.
+pub(crate) struct Ringwall {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) certificates: Certificates,
+    manager: UnixDatagram,
+}
+
+impl Ringwall {
+    /// One listener with the defaults in front of `server`.
+    pub(crate) fn before(server: impl Into<String>) -> Self {
+        Setup::before(server).start()
+    }
+
+    pub(crate) fn dial(&self) -> Dial {
+        Dial::new(self.address, self.certificates.roots())
+    }
+
+    /// A connected client.
+    pub(crate) fn client(&self) -> Client {
+        self.dial().connect().unwrap()
+    }
+
+    pub(crate) fn ca_file(&self) -> PathBuf {
+        self.certificates.ca_file()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.certificates.folder()
+    }
+
+    /// The log line of the `n`th session (from 1) that ended for `reason`.
+    pub(crate) fn nth_session_ended(&self, n: usize, reason: &str) -> String {
+        let field = format!("\"reason\":\"{reason}\"");
+        self.process.nth_line(n, |line| line.contains("session closed") && line.contains(&field))
+    }
+
+    /// The log line of the first session that ended for `reason`.
+    pub(crate) fn session_ended(&self, reason: &str) -> String {
+        self.nth_session_ended(1, reason)
+    }
+
+    /// Waits until `count` sessions have ended, for whatever reason.
+    pub(crate) fn wait_for_ended_sessions(&self, count: usize) {
+        self.process.nth_line(count, |line| line.contains("session closed"));
+    }
+
+    pub(crate) fn terminate(&self) {
+        self.process.signal(Signal::TERM);
+    }
+
+    /// What the service manager is told next.
+    pub(crate) fn told(&self) -> String {
+        let mut told = [0; 512];
+        let length = self.manager.recv(&mut told).unwrap();
+        String::from_utf8_lossy(&told[..length]).into_owned()
+    }
+
+    /// Waits for its end; the last line it wrote, and its exit status.
+    pub(crate) fn wait(&mut self) -> (String, ExitStatus) {
+        let status = self.process.wait();
+        (self.process.lines().pop().unwrap_or_default(), status)
+    }
+
+    /// Asserts that it still serves.
+    pub(crate) fn assert_serves(&self) {
+        assert_eq!(self.client().call(&["PING"]), b"+PONG\r\n");
+    }
+}
