@@ -14,7 +14,10 @@ mod scripted;
 mod server;
 
 mod abrupt_ends;
+mod drain;
 mod odd_talkers;
 mod orderly_ends;
+mod refusals;
+mod rejected_starts;
 mod server_features;
 mod tls_versions;
