@@ -14,9 +14,12 @@ mod scripted;
 mod server;
 
 mod abrupt_ends;
+mod byte_exactness;
 mod drain;
+mod idle_crowds;
 mod odd_talkers;
 mod orderly_ends;
+mod real_clients;
 mod refusals;
 mod rejected_starts;
 mod server_features;

@@ -1,0 +1,132 @@
+//! The programs and libraries that people use: redis-cli, redis-benchmark, redis-py and ioredis.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::run;
+use crate::ringwall::Ringwall;
+use crate::server::Server;
+
+/// `program` of the server's package with the arguments that lead through ringwall.
+fn through(program: &str, ringwall: &Ringwall) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--tls", "--cacert"]).arg(ringwall.ca_file());
+    command.args(["-h", "localhost", "-p", &ringwall.address.port().to_string()]);
+    command
+}
+
+fn redis_cli(ringwall: &Ringwall, arguments: &[&str], input: &[u8]) -> String {
+    let mut command = through("redis-cli", ringwall);
+    command.args(arguments);
+    let (success, output) = run(command, input);
+    assert!(success, "redis-cli {arguments:?}: {output}");
+    output
+}
+
+fn pair() -> (Server, Ringwall) {
+    let server = Server::on_unix_socket();
+    let ringwall = Ringwall::before(server.address());
+    (server, ringwall)
+}
+
+#[test]
+fn redis_cli_sets_and_gets() {
+    let (_server, ringwall) = pair();
+    assert_eq!(redis_cli(&ringwall, &["PING"], b""), "PONG\n");
+    assert_eq!(redis_cli(&ringwall, &["SET", "key", "value"], b""), "OK\n");
+    assert_eq!(redis_cli(&ringwall, &["GET", "key"], b""), "value\n");
+    assert_eq!(redis_cli(&ringwall, &[], b"INCR n\nINCR n\nGET n\n"), "1\n2\n2\n");
+}
+
+#[test]
+fn redis_cli_inserts_100_000_commands_in_one_pipe() {
+    let (server, ringwall) = pair();
+    let mut commands = String::new();
+    for number in 0..100_000 {
+        write!(commands, "*3\r\n$3\r\nSET\r\n$9\r\nkey{number:06}\r\n$9\r\nval{number:06}\r\n").unwrap();
+    }
+    let output = redis_cli(&ringwall, &["--pipe"], commands.as_bytes());
+    assert!(output.contains("errors: 0, replies: 100000"), "{output}");
+    assert_eq!(server.client().call(&["DBSIZE"]), b":100000\r\n");
+    assert_eq!(server.client().call(&["GET", "key099999"]), b"$9\r\nval099999\r\n");
+}
+
+#[test]
+fn redis_cli_copies_the_whole_data_set_as_a_replica_does() {
+    let (server, ringwall) = pair();
+    server.client().call(&[b"SET".as_slice(), b"big", &vec![b'b'; 5_000_000]]);
+    server.client().call(&["SET", "small", "s"]);
+    let file = ringwall.folder().join("copy.rdb");
+    let output = redis_cli(&ringwall, &["--rdb", &file.to_string_lossy()], b"");
+    let copy = std::fs::read(&file).unwrap_or_else(|error| panic!("{error}: {output}"));
+    assert!(copy.starts_with(b"REDIS") && copy.windows(5).any(|window| window == b"small"));
+}
+
+/// Bytes that a benchmark moves at most, so that large values do not take long.
+const BYTES_MAX: u64 = 192 << 20;
+/// Bytes that may be outstanding: clients, times pipeline, times value.
+const OUTSTANDING_MAX: u64 = 256 << 20;
+
+/// Runs `redis-benchmark` with so many clients over all pipelines and value sizes that are not too large together.
+fn benchmark(clients: u64) {
+    let (_server, ringwall) = pair();
+    for pipeline in [1, 16, 256_u64] {
+        for bytes in [3, 16 << 10, 1 << 20_u64] {
+            if clients * pipeline * bytes > OUTSTANDING_MAX {
+                continue;
+            }
+            let requests = match (clients, pipeline) {
+                // redis-benchmark leaves Nagle on: a request of more than one record then waits 40 ms for an
+                // acknowledgement, whoever serves it.
+                (1, 1) if bytes > 3 => 50,
+                (_, 1) => 20_000,
+                _ => 100_000,
+            };
+            // Every client gets something to do.
+            let requests = requests.min(BYTES_MAX / bytes).max(clients * pipeline);
+            let mut command = through("redis-benchmark", &ringwall);
+            command.args(["-t", "set,get", "--csv", "-r", "100"]);
+            for (name, number) in [("-c", clients), ("-P", pipeline), ("-d", bytes), ("-n", requests)] {
+                command.args([name, &number.to_string()]);
+            }
+            let (success, output) = run(command, b"");
+            let what = format!("{clients} clients, pipeline {pipeline}, {bytes} bytes");
+            assert!(success && !output.to_lowercase().contains("error"), "{what}: {output}");
+            assert!(output.contains("\"SET\",") && output.contains("\"GET\","), "{what}: {output}");
+            println!("{what}: {}", output.lines().skip(1).collect::<Vec<_>>().join(" "));
+        }
+    }
+}
+
+#[test]
+fn redis_benchmark_finishes_with_1_client() {
+    benchmark(1);
+}
+
+#[test]
+fn redis_benchmark_finishes_with_500_clients() {
+    benchmark(500);
+}
+
+/// Runs a script of tests/clients with its interpreter from where tests/run.sh installs the libraries.
+fn client_library(mut command: Command, script: &str) {
+    let (_server, ringwall) = pair();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    command.arg(root.join("tests/clients").join(script));
+    command.arg(ringwall.address.port().to_string()).arg(ringwall.ca_file());
+    command.env("NODE_PATH", root.join("target/clients/node/node_modules"));
+    let (success, output) = run(command, b"");
+    assert!(success && output.trim_end().ends_with("all well"), "{script} (see tests/run.sh):\n{output}");
+}
+
+#[test]
+fn redis_py_works() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients/python/bin/python");
+    client_library(Command::new(python), "redis_py.py");
+}
+
+#[test]
+fn ioredis_works() {
+    client_library(Command::new("node"), "ioredis.js");
+}
