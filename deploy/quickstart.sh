@@ -77,9 +77,12 @@ apt_install_rust() {
 
 # Sets server and cli to a pair that is installed and speaks TLS.
 find_server() {
-    local name
+    local name help
     for name in valkey redis; do
-        if have $name-server && have $name-cli && $name-cli --help 2>&1 | grep -q -- '--tls '; then
+        if ! have $name-server || ! have $name-cli; then continue; fi
+        # Some versions end their help with an exit code.
+        help=$($name-cli --help 2>&1) || true
+        if [[ $help == *"--tls "* ]]; then
             server=$name-server cli=$name-cli
             return
         fi
