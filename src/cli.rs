@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Coalesce, Config, Limits, LogFormat, LogLevel, show_duration, show_size};
+use crate::config::{Coalesce, Config, Limits, LogFormat, LogLevel, Tls, show_duration, show_size};
+use crate::tls::Version;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -45,9 +46,8 @@ impl fmt::Display for Plan<'_> {
             writeln!(f, "listener {}", listener.name)?;
             row(f, "bind", listener.bind)?;
             row(f, "backend", backend)?;
-            row(f, "certificate", listener.tls.certificate.display())?;
-            row(f, "private key", listener.tls.private_key.display())?;
             row(f, "max_connections", listener.max_connections)?;
+            write_tls(f, &listener.tls)?;
         }
         for backend in &config.backends {
             writeln!(f, "backend {}", backend.name)?;
@@ -60,10 +60,9 @@ impl fmt::Display for Plan<'_> {
                 }
             }
         }
-        let cores: Vec<String> = config.runtime.cores.iter().map(usize::to_string).collect();
         writeln!(f, "runtime")?;
         row(f, "shards", config.runtime.cores.len())?;
-        row(f, "cores", cores.join(", "))?;
+        row(f, "cores", joined(config.runtime.cores.iter().map(usize::to_string)))?;
         row(f, "dispatcher_core", config.runtime.dispatcher_core.map_or("any".to_owned(), |core| core.to_string()))?;
         write_limits(f, &config.limits)?;
         writeln!(f, "coalesce")?;
@@ -74,6 +73,27 @@ impl fmt::Display for Plan<'_> {
         row(f, "sessions", config.log.sessions)?;
         write_needs(f, config)
     }
+}
+
+fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
+    row(f, "certificate", tls.certificate.display())?;
+    row(f, "private key", tls.private_key.display())?;
+    let policy = &tls.policy;
+    let versions =
+        Version::ALL.into_iter().filter(|&version| policy.speaks(version)).map(|version| version.to_string());
+    row(f, "tls versions", joined(versions))?;
+    for suite in &policy.cipher_suites {
+        row(f, "cipher suite", suite.name())?;
+    }
+    row(f, "groups", joined(policy.groups.iter().map(|group| group.name().to_owned())))?;
+    if !policy.alpn.is_empty() {
+        row(f, "alpn", joined(policy.alpn.iter().map(ToString::to_string)))?;
+    }
+    Ok(())
+}
+
+fn joined(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
 }
 
 fn write_limits(f: &mut fmt::Formatter<'_>, limits: &Limits) -> fmt::Result {

@@ -262,7 +262,7 @@ impl Blueprint {
         let secret = TicketSecret::random();
         let listeners = config.listeners.iter().zip(identities).map(|(listener, identity)| {
             let tickets = Some(TicketKeys::new(&secret, listener.name.as_bytes()));
-            let tls = tls::Options { tickets, ..tls::Options::default() };
+            let tls = tls::Options { policy: listener.tls.policy.clone(), tickets, ..tls::Options::default() };
             ListenerPlan { name: listener.name.clone(), identity, tls, backend: index(listener.backend) }
         });
         let listeners = listeners.collect();

@@ -95,9 +95,20 @@ ringwall.toml: valid
 listener public
   bind                127.0.0.1:0
   backend             valkey
+  max_connections     100
   certificate         server.crt
   private key         server.key
-  max_connections     100
+  tls versions        1.2, 1.3
+  cipher suite        TLS_AES_128_GCM_SHA256
+  cipher suite        TLS_AES_256_GCM_SHA384
+  cipher suite        TLS_CHACHA20_POLY1305_SHA256
+  cipher suite        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+  cipher suite        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+  cipher suite        TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+  cipher suite        TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+  cipher suite        TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+  cipher suite        TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+  groups              X25519MLKEM768, x25519, secp256r1, secp384r1
 backend valkey
   server              127.0.0.1:6379
   server              unix:/run/valkey.sock

@@ -230,6 +230,75 @@ fn what_a_listener_or_backend_lacks_is_named_at_its_header() {
 }
 
 #[test]
+fn what_a_listener_cannot_agree_to_is_refused() {
+    let suites = "\"TLS_AES_128_GCM_SHA256\", \"TLS_AES_256_GCM_SHA384\", \"TLS_CHACHA20_POLY1305_SHA256\", \
+                  \"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256\", \"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\", \
+                  \"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384\", \"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256\", \
+                  \"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\", \"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384\"";
+    let groups = "\"X25519MLKEM768\", \"SecP256r1MLKEM768\", \"x25519\", \"secp256r1\", \"secp384r1\", \"MLKEM768\", \
+                  \"MLKEM1024\"";
+    let no_pq = "does not fit require_pq = true: TLS 1.2 has no post-quantum key exchange; write \"1.3\" or leave the \
+                 key out";
+    for (keys, message) in [
+        ("min_version = \"1.1\"", "min_version: \"1.1\" is none of \"1.2\", \"1.3\"; did you mean \"1.2\"?".to_owned()),
+        ("max_version = 1.3", "max_version: 1.3 is none of \"1.2\", \"1.3\"".to_owned()),
+        (
+            "min_version = \"1.3\", max_version = \"1.2\"",
+            "max_version: \"1.2\" is older than min_version, which is \"1.3\"".to_owned(),
+        ),
+        ("require_pq = true, max_version = \"1.2\"", format!("max_version: \"1.2\" {no_pq}")),
+        ("require_pq = true, min_version = \"1.2\"", format!("min_version: \"1.2\" {no_pq}")),
+        ("require_pq = 1", "require_pq: 1 is neither true nor false".to_owned()),
+        (
+            "cipher_suites = [\"ECDHE-RSA-AES128-GCM-SHA256\"]",
+            format!("cipher_suites: \"ECDHE-RSA-AES128-GCM-SHA256\" is none of {suites}"),
+        ),
+        (
+            "cipher_suites = [\"TLS_AES_128_GCM_SHA265\"]",
+            format!(
+                "cipher_suites: \"TLS_AES_128_GCM_SHA265\" is none of {suites}; did you mean \"TLS_AES_128_GCM_SHA256\"?"
+            ),
+        ),
+        (
+            "cipher_suites = [\"TLS_AES_128_GCM_SHA256\"]",
+            "cipher_suites: [\"TLS_AES_128_GCM_SHA256\"] lacks a cipher suite for TLS 1.2: add one or write min_version = \
+             \"1.3\""
+                .to_owned(),
+        ),
+        (
+            "max_version = \"1.2\", cipher_suites = [\"TLS_AES_128_GCM_SHA256\"]",
+            "cipher_suites: \"TLS_AES_128_GCM_SHA256\" is of TLS 1.3, which min_version and max_version leave out".to_owned(),
+        ),
+        (
+            "cipher_suites = []",
+            "cipher_suites: [] is not a list of cipher suites, such as [\"TLS_AES_128_GCM_SHA256\"]".to_owned(),
+        ),
+        (
+            "groups = [\"X25519\", \"x25519\"]",
+            format!("groups: \"X25519\" is none of {groups}; did you mean \"x25519\"?"),
+        ),
+        ("groups = [\"x25519\", \"x25519\"]", "groups: \"x25519\" is listed twice".to_owned()),
+        (
+            "groups = [\"X25519MLKEM768\"]",
+            "groups: [\"X25519MLKEM768\"] lacks a group for TLS 1.2: add one or write min_version = \"1.3\"".to_owned(),
+        ),
+        (
+            "require_pq = true, groups = [\"X25519MLKEM768\", \"x25519\"]",
+            "groups: \"x25519\" is not post-quantum, which require_pq = true demands; leave it out of the list".to_owned(),
+        ),
+        ("alpn = \"redis\"", "alpn: \"redis\" is not a list of application protocols, such as [\"redis\"]".to_owned()),
+        ("alpn = [\"\"]", "alpn: \"\" is not the name of a protocol, which has 1 to 255 bytes".to_owned()),
+        (
+            "alpn = [6]",
+            "alpn: 6 is not a text; alpn is a list of application protocols, such as [\"redis\"]".to_owned(),
+        ),
+    ] {
+        let refusal = refusal_of_minimal_with("\"server.key\" }", &format!("\"server.key\", {keys} }}"));
+        assert_eq!(refusal, format!("4: listener.tls.{message}"));
+    }
+}
+
+#[test]
 fn where_a_listener_cannot_listen_is_refused() {
     for (bind, problem) in [
         ("6380", "is not an address: write \"host:port\" or \"[v6]:port\", for example \"0.0.0.0:6380\""),

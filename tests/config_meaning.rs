@@ -4,15 +4,30 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Runtime, Server, TlsFiles,
+    Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Runtime, Server, Tls,
 };
 use ringwall::io::Address;
+use ringwall::tls::{Policy, Version};
 
 mod config_support;
 use config_support::{MINIMAL, REFERENCE, machine, parse_on};
 
 fn parse(text: &str) -> Result<Config, String> {
     parse_on(&machine(), text)
+}
+
+/// The minimal file's listener with `keys` in its `tls` table.
+fn policy_of(keys: &str) -> Policy {
+    let text = MINIMAL.replacen("private_key = \"server.key\"", &format!("private_key = \"server.key\", {keys}"), 1);
+    parse(&text).expect("valid keys").listeners.remove(0).tls.policy
+}
+
+fn suites(policy: &Policy) -> Vec<&'static str> {
+    policy.cipher_suites.iter().map(|suite| suite.name()).collect()
+}
+
+fn groups(policy: &Policy) -> Vec<&'static str> {
+    policy.groups.iter().map(|group| group.name()).collect()
 }
 
 #[test]
@@ -40,9 +55,10 @@ fn the_least_that_starts_means_the_defaults() {
             name: "127.0.0.1:6380".into(),
             bind: "127.0.0.1:6380".parse().unwrap(),
             backend: 0,
-            tls: TlsFiles {
+            tls: Tls {
                 certificate: PathBuf::from("/etc/server.crt"),
                 private_key: PathBuf::from("/etc/server.key"),
+                policy: Policy::default(),
             },
             max_connections: 10_000,
         }]
@@ -103,7 +119,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 25);
+    assert_eq!(keys, 32);
 }
 
 #[test]
@@ -123,6 +139,11 @@ backend = "names"
 [listener.tls]
 certificate = "b.crt"
 private_key = "b.key"
+min_version = "1.2"
+max_version = "1.2"
+cipher_suites = ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]
+groups = ["secp384r1", "x25519"]
+alpn = ["redis", "resp"]
 
 [[backend]]
 name = "names"
@@ -165,6 +186,11 @@ sessions = false
     assert_eq!(public.tls.private_key, Path::new("/keys/a.key"));
     assert_eq!((&*second.name, second.backend, second.max_connections), ("valkey.example:0", 0, 9));
     assert_eq!(second.bind, "10.0.0.1:0".parse().unwrap());
+    let policy = &second.tls.policy;
+    assert_eq!((policy.version_min, policy.version_max), (Version::Tls12, Version::Tls12));
+    assert_eq!(suites(policy), ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]);
+    assert_eq!(groups(policy), ["secp384r1", "x25519"]);
+    assert_eq!(policy.alpn, ["redis".into(), "resp".into()]);
     let server = |name: &str, at: &str| Server { name: name.into(), address: Address::Tcp(at.parse().unwrap()) };
     assert_eq!(
         config.backends[0].servers,
@@ -184,6 +210,33 @@ sessions = false
     assert_eq!((config.limits.send_buffer, config.limits.shard_memory), (65_536, 1_073_741_824));
     assert_eq!(config.coalesce, Coalesce::Off);
     assert_eq!(config.log, Log { format: LogFormat::Json, level: LogLevel::Warn, sessions: false });
+}
+
+#[test]
+fn a_listener_offers_what_its_versions_have() {
+    let tls13 = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
+    let tls12 = [
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    ];
+    let both = policy_of("min_version = \"1.2\"");
+    assert_eq!(suites(&both), [&tls13[..], &tls12].concat());
+    assert_eq!(groups(&both), ["X25519MLKEM768", "x25519", "secp256r1", "secp384r1"]);
+    assert_eq!(both, Policy::default());
+    assert_eq!(suites(&policy_of("min_version = \"1.3\"")), tls13);
+    assert_eq!(suites(&policy_of("max_version = \"1.2\"")), tls12);
+}
+
+#[test]
+fn requiring_post_quantum_key_exchange_leaves_tls13_and_its_groups() {
+    let policy = policy_of("require_pq = true");
+    assert_eq!((policy.version_min, policy.version_max), (Version::Tls13, Version::Tls13));
+    assert_eq!(groups(&policy), ["X25519MLKEM768"]);
+    assert_eq!(groups(&policy_of("require_pq = true, groups = [\"MLKEM1024\"]")), ["MLKEM1024"]);
 }
 
 #[test]

@@ -170,6 +170,7 @@ fn record() -> CloseRecord {
             cipher: "TLS_AES_128_GCM_SHA256",
             group: Some("X25519MLKEM768"),
             server_name: Some("cache.example".into()),
+            alpn: Some("redis".into()),
             resumed: false,
         }),
         handshake: Some(Duration::from_micros(1_234)),
@@ -212,7 +213,7 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
         world.line(),
         "INFO session closed client=192.0.2.7:50000 listener=public shard=1 backend=valkey server=127.0.0.1:6379 \
          server_local_port=40001 tls_version=TLSv1.3 cipher=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 \
-         sni=cache.example resumed=false handshake_ms=1.234 duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
+         sni=cache.example alpn=redis resumed=false handshake_ms=1.234 duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
          server_rx_bytes=3 server_tx_bytes=4 reason=client_closed"
     );
     world.tell(closed(CloseRecord {
@@ -244,7 +245,7 @@ fn a_line_can_be_an_object_of_json() {
         fields,
         "\"INFO\",\"message\":\"session closed\",\"client\":\"192.0.2.7:50000\",\"listener\":\"public\",\"shard\":1,\
          \"backend\":\"valkey\",\"server\":\"unix:/run/valkey.sock\",\"tls_version\":\"TLSv1.3\",\
-         \"cipher\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"X25519MLKEM768\",\"sni\":\"cache.example\",\
+         \"cipher\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"X25519MLKEM768\",\"sni\":\"cache.example\",\"alpn\":\"redis\",\
          \"resumed\":false,\"handshake_ms\":1.234,\"duration_ms\":60000.0,\"client_rx_bytes\":1,\"client_tx_bytes\":2,\
          \"server_rx_bytes\":3,\"server_tx_bytes\":4,\"reason\":\"client_closed\",\"target\":\"ringwall::session\"}"
     );

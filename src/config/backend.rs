@@ -4,8 +4,8 @@ use toml::Spanned;
 
 use super::error::{ConfigError, Source};
 use super::machine::Machine;
-use super::raw::{RawBackend, Value};
-use super::section::{Section, as_text};
+use super::raw::RawBackend;
+use super::section::{Item, Section};
 use super::{ENTRIES_MAX, address, check_entries};
 use crate::io::Address;
 
@@ -57,18 +57,9 @@ fn read_servers(
     let Some(value) = entry.get_ref().servers.as_ref() else {
         return Err(section.missing("servers", entry, what));
     };
-    let items = match value.get_ref() {
-        Value::List(items) if !items.is_empty() => items,
-        Value::List(_) | Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other => {
-            return Err(section.error("servers", value, &format!("is not {what}")));
-        }
-    };
     let mut servers = Vec::new();
-    for item in items {
-        let Some(text) = as_text(item) else {
-            return Err(section.error("servers", item, &format!("is not a text; servers is {what}")));
-        };
-        let addresses = address::server(text, machine).map_err(|problem| section.error("servers", item, &problem))?;
+    for Item { value: text, place } in section.texts("servers", Some(value), what)?.unwrap_or_default() {
+        let addresses = address::server(text, machine).map_err(|problem| section.error("servers", place, &problem))?;
         servers.extend(addresses.into_iter().map(|address| Server { name: text.into(), address }));
     }
     if servers.len() > ENTRIES_MAX {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
@@ -10,10 +9,10 @@ use super::backend::Backend;
 use super::error::{ConfigError, Source};
 use super::limits::{Limits, MAX_CONNECTIONS_MAX};
 use super::machine::Machine;
-use super::raw::{RawListener, Value};
+use super::raw::RawListener;
 use super::section::Section;
+use super::tls::{Tls, read_tls};
 use super::{address, check_entries, closest};
-use crate::tls::{Identity, unix_time};
 
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,19 +23,10 @@ pub struct Listener {
     pub bind: SocketAddr,
     /// Index of its backend in [`Config::backends`](super::Config::backends).
     pub backend: usize,
-    /// What it shows to its clients.
-    pub tls: TlsFiles,
+    /// How it speaks TLS.
+    pub tls: Tls,
     /// Most connections at once; at most [`Limits::max_connections`].
     pub max_connections: u32,
-}
-
-/// The files of a listener's TLS identity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The certificate chain in PEM.
-    pub certificate: PathBuf,
-    /// Its private key in PEM.
-    pub private_key: PathBuf,
 }
 
 pub(super) fn read_listeners(
@@ -110,41 +100,4 @@ fn read_listener(
         tls: read_tls(section, entry)?,
         max_connections: written.unwrap_or(most),
     })
-}
-
-fn read_tls(section: &Section<'_>, entry: &Spanned<RawListener>) -> Result<TlsFiles, ConfigError> {
-    let Some(tls) = entry.get_ref().tls.as_ref() else {
-        let what = "{ certificate = \"server.crt\", private_key = \"server.key\" }";
-        return Err(section.missing("tls", entry, what));
-    };
-    let folder = section.source.file().parent().unwrap_or(Path::new(""));
-    let path = |key, raw: &Option<Spanned<Value>>| -> Result<PathBuf, ConfigError> {
-        let what = "a file in PEM form";
-        let (path, value) = section.required(key, tls, raw.as_ref(), what)?;
-        if path.is_empty() || path.contains('\0') {
-            return Err(section.error(key, value, &format!("is not a path; {what}")));
-        }
-        Ok(folder.join(path))
-    };
-    Ok(TlsFiles {
-        certificate: path("tls.certificate", &tls.get_ref().certificate)?,
-        private_key: path("tls.private_key", &tls.get_ref().private_key)?,
-    })
-}
-
-/// Reads the files of a listener's identity and checks that they belong together.
-pub(super) fn load_identity(
-    source: &Source,
-    listener: &Listener,
-    raw: &RawListener,
-    warnings: &mut Vec<String>,
-) -> Result<Identity, ConfigError> {
-    let span = raw.tls.as_ref().map(Spanned::span).unwrap_or_default();
-    let TlsFiles { certificate, private_key } = &listener.tls;
-    let identity = Identity::load(certificate, private_key)
-        .map_err(|error| source.error(span.clone(), "listener.tls", error.to_string()))?;
-    for warning in identity.warnings(unix_time()) {
-        warnings.push(source.error(span.clone(), "listener.tls", warning.to_string()).to_string());
-    }
-    Ok(identity)
 }

@@ -13,10 +13,12 @@ mod error;
 mod limits;
 mod listener;
 mod machine;
+mod policy;
 mod raw;
 mod runtime;
 mod section;
 mod size;
+mod tls;
 
 use std::path::Path;
 
@@ -25,9 +27,10 @@ use toml::Spanned;
 pub use self::backend::{Backend, Server};
 pub use self::error::ConfigError;
 pub use self::limits::Limits;
-pub use self::listener::{Listener, TlsFiles};
+pub use self::listener::Listener;
 pub use self::machine::{Machine, raise_open_files};
 pub use self::runtime::Runtime;
+pub use self::tls::Tls;
 
 pub use self::duration::show as show_duration;
 pub use self::size::show as show_size;
@@ -119,7 +122,7 @@ impl Config {
         let mut config = resolve(&source, &raw, machine)?;
         let mut identities = Vec::new();
         for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
-            identities.push(listener::load_identity(&source, listener, raw.get_ref(), &mut config.warnings)?);
+            identities.push(tls::load_identity(&source, &listener.tls, raw.get_ref(), &mut config.warnings)?);
         }
         Ok((config, identities))
     }

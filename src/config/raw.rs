@@ -51,6 +51,12 @@ pub(super) struct RawListener {
 pub(super) struct RawTls {
     pub(super) certificate: Option<Spanned<Value>>,
     pub(super) private_key: Option<Spanned<Value>>,
+    pub(super) min_version: Option<Spanned<Value>>,
+    pub(super) max_version: Option<Spanned<Value>>,
+    pub(super) cipher_suites: Option<Spanned<Value>>,
+    pub(super) groups: Option<Spanned<Value>>,
+    pub(super) require_pq: Option<Spanned<Value>>,
+    pub(super) alpn: Option<Spanned<Value>>,
 }
 
 /// One `[[backend]]`.
@@ -333,8 +339,10 @@ mod tests {
         // Taken apart without `..`: a new key does not compile until it is asked for here.
         let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
         let RawListener { name, bind, backend: to, tls, max_connections } = listener[0].get_ref();
-        let RawTls { certificate, private_key } = tls.as_ref().unwrap().get_ref();
-        let listener = [name, bind, to, max_connections, certificate, private_key];
+        let RawTls { certificate, private_key, min_version, max_version, cipher_suites, groups, require_pq, alpn } =
+            tls.as_ref().unwrap().get_ref();
+        let tls = [certificate, private_key, min_version, max_version, cipher_suites, groups, require_pq, alpn];
+        let listener = [name, bind, to, max_connections];
         let RawBackend { name, servers } = backend[0].get_ref();
         let backend = [name, servers];
         let RawRuntime { shards, cores, dispatcher_core } = &runtime;
@@ -370,6 +378,7 @@ mod tests {
         let log = [bytes, format, level, sessions];
         for (table, keys) in [
             ("listener", &listener[..]),
+            ("listener.tls", &tls),
             ("backend", &backend),
             ("runtime", &runtime),
             ("limits", &limits),

@@ -1,6 +1,7 @@
 //! One table of the file, read key by key: a value that is absent is its default, one that is present is within its
 //! bounds or an error that names them.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ const NAME_BYTES_MAX: usize = 64;
 pub(super) struct Section<'a> {
     pub(super) source: &'a Source,
     pub(super) name: &'static str,
+}
+
+/// What one item of a list means, and where it stands.
+pub(super) struct Item<'v, T> {
+    pub(super) value: T,
+    pub(super) place: &'v Spanned<Value>,
 }
 
 impl Section<'_> {
@@ -153,12 +160,77 @@ impl Section<'_> {
         if let Some((_, choice)) = choices.iter().find(|(word, _)| is_word(value, word)) {
             return Ok(*choice);
         }
+        Err(self.none_of(key, value, choices))
+    }
+
+    /// Several of a few words, each once and at least one; `None` when the key is absent. `what` says what they are.
+    pub(super) fn choices<'v, T: Copy>(
+        &self,
+        key: &str,
+        raw: Option<&'v Spanned<Value>>,
+        what: &str,
+        choices: &[(&'static str, T)],
+    ) -> Result<Option<Vec<Item<'v, T>>>, ConfigError> {
+        let Some(texts) = self.distinct_texts(key, raw, what)? else { return Ok(None) };
+        let mut chosen = Vec::new();
+        for Item { value, place } in texts {
+            match choices.iter().find(|(word, _)| *word == value) {
+                Some((_, choice)) => chosen.push(Item { value: *choice, place }),
+                None => return Err(self.none_of(key, place, choices)),
+            }
+        }
+        Ok(Some(chosen))
+    }
+
+    /// A word that none is, with what was probably meant.
+    fn none_of<T>(&self, key: &str, value: &Spanned<Value>, choices: &[(&'static str, T)]) -> ConfigError {
         let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         let mut problem = format!("is none of {}", words.join(", "));
         if let Some(close) = as_text(value).and_then(|given| closest(given, choices.iter().map(|(word, _)| *word))) {
             problem.push_str(&format!("; did you mean \"{close}\"?"));
         }
-        Err(self.error(key, value, &problem))
+        self.error(key, value, &problem)
+    }
+
+    /// A list of texts, at least one; `None` when it is absent. `what` says what it is.
+    pub(super) fn texts<'v>(
+        &self,
+        key: &str,
+        raw: Option<&'v Spanned<Value>>,
+        what: &str,
+    ) -> Result<Option<Vec<Item<'v, &'v str>>>, ConfigError> {
+        let Some(value) = raw else { return Ok(None) };
+        let items = match value.get_ref() {
+            Value::List(items) if !items.is_empty() => items,
+            Value::List(_) | Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other => {
+                return Err(self.error(key, value, &format!("is not {what}")));
+            }
+        };
+        let mut texts = Vec::new();
+        for item in items {
+            let Some(text) = as_text(item) else {
+                return Err(self.error(key, item, &format!("is not a text; {key} is {what}")));
+            };
+            texts.push(Item { value: text, place: item });
+        }
+        Ok(Some(texts))
+    }
+
+    /// As [`Section::texts`], each once.
+    pub(super) fn distinct_texts<'v>(
+        &self,
+        key: &str,
+        raw: Option<&'v Spanned<Value>>,
+        what: &str,
+    ) -> Result<Option<Vec<Item<'v, &'v str>>>, ConfigError> {
+        let texts = self.texts(key, raw, what)?;
+        let mut seen = HashSet::new();
+        for Item { value, place } in texts.iter().flatten() {
+            if !seen.insert(*value) {
+                return Err(self.error(key, place, "is listed twice"));
+            }
+        }
+        Ok(texts)
     }
 
     /// A text, `None` when it is absent. `what` says what it is, for the message when it is something else.

@@ -73,6 +73,7 @@ fn log_session(config: &Config, record: &CloseRecord) {
         cipher = tls.map(|tls| display(tls.cipher)),
         group = tls.and_then(|tls| tls.group).map(display),
         sni = tls.and_then(|tls| tls.server_name.as_deref()).map(display),
+        alpn = tls.and_then(|tls| tls.alpn.as_deref()).map(display),
         resumed = tls.map(|tls| tls.resumed),
         handshake_ms = record.handshake.map(millis),
         duration_ms = millis(record.duration),

@@ -3,43 +3,22 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
-use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::certificate::Identity;
 use super::engine::Engine;
-use super::suites;
+use super::policy::{Policy, Version};
 use super::tickets::TicketKeys;
-
-/// A version of TLS that this program speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// TLS 1.2, RFC 5246.
-    Tls12,
-    /// TLS 1.3, RFC 8446.
-    Tls13,
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tls12 => "1.2",
-            Self::Tls13 => "1.3",
-        })
-    }
-}
 
 /// How a listener speaks TLS.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The oldest version accepted.
-    pub version_min: Version,
-    /// The newest version offered.
-    pub version_max: Version,
+    /// What it agrees to.
+    pub policy: Policy,
     /// What seals session tickets; without it no session resumes and no ticket is sent. A ticket is also what the
     /// server sends right after the client's Finished: without it a client that left Nagle's algorithm on waits for an
     /// acknowledgement before it sends its first request.
@@ -52,9 +31,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// TLS 1.2 and 1.3, no tickets, the limits of the cipher suites, the system's clock.
+    /// The default policy, no tickets, the limits of the cipher suites, the system's clock.
     fn default() -> Self {
-        Self { version_min: Version::Tls12, version_max: Version::Tls13, tickets: None, record_limit: None, unix_time }
+        Self { policy: Policy::default(), tickets: None, record_limit: None, unix_time }
     }
 }
 
@@ -79,10 +58,14 @@ impl Acceptor {
     /// # Errors
     /// When the options leave no version, or the library does not take the key.
     pub fn new(identity: &Identity, options: &Options) -> Result<Self, SetupError> {
-        let versions = versions(options)?;
+        let policy = &options.policy;
+        let versions = policy.versions();
+        if versions.is_empty() {
+            return Err(SetupError::NoVersion { min: policy.version_min, max: policy.version_max });
+        }
         let certified = identity.certified_key().map_err(SetupError::Key)?;
         let name_asked = Arc::new(NameAsked::default());
-        let provider = Arc::new(suites::provider(options.record_limit));
+        let provider = Arc::new(policy.provider(options.record_limit));
         let clock = Arc::new(Clock(options.unix_time));
         let mut config = ServerConfig::builder_with_details(provider, clock)
             .with_protocol_versions(&versions)
@@ -93,6 +76,7 @@ impl Acceptor {
                 name_asked: Arc::clone(&name_asked),
             }));
         config.ignore_client_order = true;
+        config.alpn_protocols = policy.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         // Requests of Redis are not safe to replay, so there is no early data.
         config.max_early_data_size = 0;
@@ -122,16 +106,6 @@ impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Acceptor")
     }
-}
-
-fn versions(options: &Options) -> Result<Vec<&'static SupportedProtocolVersion>, SetupError> {
-    let (min, max) = (options.version_min, options.version_max);
-    let versions: Vec<_> = [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)]
-        .into_iter()
-        .filter(|(version, _)| (min..=max).contains(version))
-        .map(|(_, supported)| supported)
-        .collect();
-    if versions.is_empty() { Err(SetupError::NoVersion { min, max }) } else { Ok(versions) }
 }
 
 /// Why an [`Acceptor`] cannot be made.

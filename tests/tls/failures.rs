@@ -1,6 +1,6 @@
 //! Each way a peer makes a connection fail, and the alert it is told with.
 
-use ringwall::tls::{Failure, OpenStatus, Options, Version};
+use ringwall::tls::{Failure, OpenStatus, Options, Policy, Version};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::version::{TLS12, TLS13};
@@ -39,9 +39,10 @@ fn refused(
 #[test]
 fn a_client_without_a_shared_version_is_told_so() {
     let world = World::new(KeyKind::Ecdsa);
-    let only13 = Options { version_min: Version::Tls13, ..Options::default() };
-    let only12 = Options { version_max: Version::Tls12, ..Options::default() };
-    for (options, version) in [(only13, &TLS12), (only12, &TLS13)] {
+    let only13 = Policy { version_min: Version::Tls13, ..Policy::default() };
+    let only12 = Policy { version_max: Version::Tls12, ..Policy::default() };
+    for (policy, version) in [(only13, &TLS12), (only12, &TLS13)] {
+        let options = Options { policy, ..Options::default() };
         let refused = refused(&world, &options, aws_lc_rs::default_provider(), &[version]);
         assert_eq!(refused, (Failure::NoSharedVersion, AlertDescription::ProtocolVersion));
     }

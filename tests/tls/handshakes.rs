@@ -1,6 +1,6 @@
 //! Handshakes: what is agreed on, and for whom.
 
-use ringwall::tls::{Acceptor, OpenStatus, Options, Summary, Version};
+use ringwall::tls::{Acceptor, OpenStatus, Options, Policy, Summary, Version};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::version::{TLS12, TLS13};
 
@@ -28,6 +28,7 @@ fn each_version_and_kind_of_key_gets_the_preferred_suite_and_group() {
                 cipher,
                 group: Some(group),
                 server_name: Some("redis.test".into()),
+                alpn: None,
                 resumed: false
             })
         );
@@ -86,13 +87,15 @@ fn a_client_that_guessed_no_group_of_ours_is_asked_to_retry() {
 fn a_listener_may_refuse_a_version() {
     let world = World::new(KeyKind::Ecdsa);
     for (only, wire) in [(Version::Tls13, &TLS13), (Version::Tls12, &TLS12)] {
-        let options = Options { version_min: only, version_max: only, ..Options::default() };
+        let policy = Policy { version_min: only, version_max: only, ..Policy::default() };
+        let options = Options { policy, ..Options::default() };
         let mut server = Server::new(world.acceptor(&options).engine());
         let mut client = world.client(&[&TLS12, &TLS13]);
         shake_hands(&mut client, &mut server);
         assert_eq!(client.connection.protocol_version(), Some(wire.version));
     }
-    let options = Options { version_min: Version::Tls13, version_max: Version::Tls12, ..Options::default() };
+    let policy = Policy { version_min: Version::Tls13, version_max: Version::Tls12, ..Policy::default() };
+    let options = Options { policy, ..Options::default() };
     let error = Acceptor::new(&world.identity, &options).unwrap_err();
     assert_eq!(error.to_string(), "no TLS version is left: the oldest accepted is 1.3, the newest offered 1.2");
 }

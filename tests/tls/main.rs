@@ -7,6 +7,7 @@ mod forger;
 mod handshakes;
 mod identity;
 mod pieces;
+mod policy;
 mod resumption;
 mod support;
 mod traffic;

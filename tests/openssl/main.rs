@@ -1,0 +1,6 @@
+//! The real program against OpenSSL's client: what each TLS key of the configuration makes that client see, and what
+//! the program's log says about it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod policy;
+mod program;

@@ -1,0 +1,133 @@
+//! The real program in a folder of its own, and OpenSSL's client in front of it.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+/// A certificate authority, whose certificate clients trust.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "Test Authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate for `names` with its key, both in PEM. The subject is the first name.
+    pub(crate) fn certify(&self, names: &[&str], key: &KeyPair) -> (String, String) {
+        let mut params = CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, names[0]);
+        (params.signed_by(key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// A folder with what the program and its clients read.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// A folder with `ca.pem` and, of it, `server.crt` and `server.key` for `redis.test`.
+    pub(crate) fn with_server() -> (Self, Authority) {
+        let (folder, authority) = (Self::new(), Authority::new());
+        folder.write("ca.pem", &authority.pem);
+        folder.write_pair("server", authority.certify(&["redis.test"], &KeyPair::generate().unwrap()));
+        (folder, authority)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    /// Writes `name.crt` and `name.key`.
+    pub(crate) fn write_pair(&self, name: &str, (certificate, key): (String, String)) {
+        self.write(&format!("{name}.crt"), &certificate);
+        self.write(&format!("{name}.key"), &key);
+    }
+}
+
+/// The program while it serves. Its server ends each connection at once, so that each session ends.
+pub(crate) struct Program {
+    child: Child,
+    log: Lines<BufReader<ChildStderr>>,
+    address: String,
+    folder: PathBuf,
+}
+
+impl Program {
+    /// Starts it with one listener, whose `tls` table has these lines.
+    pub(crate) fn start(folder: &Folder, tls: &str) -> Self {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = format!(
+            "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"valkey\"\n[listener.tls]\n{tls}\n\
+             [[backend]]\nname = \"valkey\"\nservers = [\"{}\"]\n[limits]\nmax_connections = 100\n[runtime]\nshards = 2\n",
+            server.local_addr().unwrap()
+        );
+        thread::spawn(move || server.incoming().for_each(drop));
+        folder.write("ringwall.toml", &config);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
+        command.current_dir(folder.path()).args(["run", "--config", "ringwall.toml"]);
+        command.env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET").stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut program = Self { child, log, address: String::new(), folder: folder.path().into() };
+        let started = program.line();
+        let (_, rest) = started.split_once("public on ").unwrap_or_else(|| panic!("{started}"));
+        program.address = rest.split_once(' ').unwrap().0.to_owned();
+        program
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        self.log.next().expect("the program goes on").unwrap()
+    }
+
+    /// The next line about a closed session.
+    pub(crate) fn closed(&mut self) -> String {
+        loop {
+            let line = self.line();
+            if line.contains("session closed") {
+                return line;
+            }
+        }
+    }
+
+    /// What `openssl s_client` with these arguments says about the handshake. It trusts `ca.pem`.
+    pub(crate) fn s_client(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("openssl");
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        command.args(["s_client", "-brief", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address]);
+        let output = command.args(arguments).output().expect("the tests need the openssl program");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
