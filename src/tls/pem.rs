@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use zeroize::Zeroizing;
 
-use super::certificate::IdentityError;
+use super::identity_error::IdentityError;
 
 /// How a private key is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
