@@ -76,8 +76,14 @@ impl fmt::Display for Plan<'_> {
 }
 
 fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
-    row(f, "certificate", tls.certificate.display())?;
-    row(f, "private key", tls.private_key.display())?;
+    for pair in &tls.certificates {
+        row(f, "certificate", pair.certificate.display())?;
+        row(f, "private key", pair.private_key.display())?;
+    }
+    if let Some(folder) = &tls.cert_dir {
+        row(f, "cert_dir", folder.display())?;
+    }
+    row(f, "strict_sni", tls.policy.strict_sni)?;
     let policy = &tls.policy;
     let versions =
         Version::ALL.into_iter().filter(|&version| policy.speaks(version)).map(|version| version.to_string());

@@ -52,13 +52,13 @@ fn check(file: &Path) -> Result<(), Failure> {
 }
 
 fn run(file: &Path) -> Result<(), Failure> {
-    let (config, identities) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
+    let (config, credentials) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
     let filter = LogFilter::from_environment().map_err(Failure::of)?;
     let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
     raise_open_files(config.open_files_max())
         .map_err(|error| Failure::of(format!("the limit of open files cannot be raised: {error}")))?;
     let logging = Logging::start(&config.log, filter, io::stderr()).map_err(Failure::of)?;
-    let ending = server::run(&config, identities, &logging, notifier).map_err(|error| match error {
+    let ending = server::run(&config, credentials, &logging, notifier).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
         StartError::Bind { .. } | StartError::Tls { .. } | StartError::System(_) => Failure::of(error),
     })?;

@@ -1,6 +1,6 @@
 //! Starts and ends the program's threads, in order, and ties them together.
 //!
-//! Start: identities are read and sockets bound before any thread runs, so a mistake starts nothing. Each shard makes
+//! Start: credentials are read and sockets bound before any thread runs, so a mistake starts nothing. Each shard makes
 //! its own ring, keys and randomness on its own core; when all are ready the dispatcher begins to accept. End: the
 //! dispatcher stops first, the shards drain, the control plane sees the last one out.
 
@@ -28,7 +28,7 @@ use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
-use crate::tls::{self, Acceptor, Identity, SetupError, TicketKeys, TicketSecret};
+use crate::tls::{self, Acceptor, Credentials, SetupError, TicketKeys, TicketSecret};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -113,11 +113,11 @@ impl From<io::Error> for StartError {
 /// Why nothing was started.
 pub fn run(
     config: &Config,
-    identities: Vec<Identity>,
+    credentials: Vec<Credentials>,
     logging: &Logging,
     notifier: Notifier,
 ) -> Result<Ending, StartError> {
-    let data_plane = DataPlane::start(config, identities)?;
+    let data_plane = DataPlane::start(config, credentials)?;
     let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
     let orders = Orders {
         drain: Box::new(move |timeout| drain.send(Command::Drain { timeout })),
@@ -171,13 +171,13 @@ impl Commands {
 }
 
 impl DataPlane {
-    /// Binds the listeners and starts all threads; `identities` are the listeners', in their order. Clients are accepted when this returns.
+    /// Binds the listeners and starts all threads; `credentials` are the listeners', in their order. Clients are accepted when this returns.
     ///
     /// # Errors
     /// Why nothing was started.
-    pub fn start(config: &Config, identities: Vec<Identity>) -> Result<Self, StartError> {
+    pub fn start(config: &Config, credentials: Vec<Credentials>) -> Result<Self, StartError> {
         probe().map_err(StartError::Unavailable)?;
-        let blueprint = Arc::new(Blueprint::of(config, identities));
+        let blueprint = Arc::new(Blueprint::of(config, credentials));
         let sockets = bind(config, &blueprint.socket)?;
         let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
         let listening =
@@ -251,19 +251,19 @@ struct Blueprint {
 #[derive(Debug)]
 struct ListenerPlan {
     name: Box<str>,
-    identity: Identity,
+    credentials: Credentials,
     tls: tls::Options,
     backend: u16,
 }
 
 impl Blueprint {
-    /// `identities` are the listeners', in their order.
-    fn of(config: &Config, identities: Vec<Identity>) -> Self {
+    /// `credentials` are the listeners', in their order.
+    fn of(config: &Config, credentials: Vec<Credentials>) -> Self {
         let secret = TicketSecret::random();
-        let listeners = config.listeners.iter().zip(identities).map(|(listener, identity)| {
+        let listeners = config.listeners.iter().zip(credentials).map(|(listener, credentials)| {
             let tickets = Some(TicketKeys::new(&secret, listener.name.as_bytes()));
             let tls = tls::Options { policy: listener.tls.policy.clone(), tickets, ..tls::Options::default() };
-            ListenerPlan { name: listener.name.clone(), identity, tls, backend: index(listener.backend) }
+            ListenerPlan { name: listener.name.clone(), credentials, tls, backend: index(listener.backend) }
         });
         let listeners = listeners.collect();
         let limits = &config.limits;
@@ -401,7 +401,7 @@ fn shard_parts(blueprint: &Blueprint) -> Result<(Uring, Vec<shard::Listener>), S
     tls::warm_up();
     let session = Rc::new(blueprint.session.clone());
     let listeners = blueprint.listeners.iter().map(|plan| {
-        let acceptor = Acceptor::new(&plan.identity, &plan.tls)
+        let acceptor = Acceptor::new(&plan.credentials, &plan.tls)
             .map_err(|error| StartError::Tls { listener: plan.name.clone(), error })?;
         Ok(shard::Listener { acceptor, backend: plan.backend, session: Rc::clone(&session) })
     });

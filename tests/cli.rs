@@ -98,6 +98,7 @@ listener public
   max_connections     100
   certificate         server.crt
   private key         server.key
+  strict_sni          false
   tls versions        1.2, 1.3
   cipher suite        TLS_AES_128_GCM_SHA256
   cipher suite        TLS_AES_256_GCM_SHA384

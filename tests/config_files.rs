@@ -7,7 +7,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use ringwall::config::{Config, Machine};
-use ringwall::tls::Identity;
+use ringwall::tls::Credentials;
 use tempfile::TempDir;
 
 mod config_support;
@@ -230,6 +230,29 @@ fn what_a_listener_or_backend_lacks_is_named_at_its_header() {
 }
 
 #[test]
+fn what_is_wrong_in_a_list_of_certificates_is_named() {
+    let one = "certificate = \"server.crt\", private_key = \"server.key\"";
+    for (keys, message) in [
+        ("", "listener.tls.certificate: is missing: a file in PEM form"),
+        ("certificates = []", "listener.tls.certificate: is missing: a file in PEM form"),
+        (
+            "certificates = [{ certificate = \"a.crt\" }]",
+            "listener.tls.certificates.private_key: is missing: a file in PEM form",
+        ),
+        (
+            "certificates = [{ certificate = \"a.crt\", key = \"a.key\" }]",
+            "listener.tls.certificates.key: unknown key; known here: certificate, private_key",
+        ),
+        ("certificates = [\"a.crt\"]", "listener.tls.certificates: \"a.crt\" must be a table"),
+        ("certificate = 1, private_key = \"a\"", "listener.tls.certificate: 1 is not a text; a file in PEM form"),
+        ("cert_dir = \"\"", "listener.tls.cert_dir: \"\" is not a path; a folder of certificates and keys"),
+        ("cert_dir = \"a\", strict_sni = 1", "listener.tls.strict_sni: 1 is neither true nor false"),
+    ] {
+        assert_eq!(refusal_of_minimal_with(one, keys), format!("4: {message}"));
+    }
+}
+
+#[test]
 fn what_a_listener_cannot_agree_to_is_refused() {
     let suites = "\"TLS_AES_128_GCM_SHA256\", \"TLS_AES_256_GCM_SHA384\", \"TLS_CHACHA20_POLY1305_SHA256\", \
                   \"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256\", \"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\", \
@@ -396,7 +419,7 @@ fn folder_with_minimal() -> TempDir {
     folder
 }
 
-fn load_from(folder: &TempDir) -> Result<(Config, Vec<Identity>), String> {
+fn load_from(folder: &TempDir) -> Result<(Config, Vec<Credentials>), String> {
     Config::load(&folder.path().join("ringwall.toml"), &machine()).map_err(|error| error.to_string())
 }
 
@@ -468,6 +491,33 @@ fn files_that_cannot_be_used_are_refused_where_they_are_named() {
             "{at}/ringwall.toml:4: listener.tls: private_key {at}/server.key: the key does not belong to certificate \
              {at}/server.crt (subject CN=rcgen self signed cert); it must be the one that the certificate was made for"
         )
+    );
+}
+
+#[test]
+fn a_folder_of_certificates_says_what_it_lacks() {
+    let one = "certificate = \"server.crt\", private_key = \"server.key\"";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ringwall.toml");
+    std::fs::write(&file, MINIMAL.replacen(one, "cert_dir = \"certs\"", 1)).unwrap();
+    let (at, certs) = (folder.path().display(), folder.path().join("certs"));
+    let expect = |problem: &str| {
+        let message = format!("{at}/ringwall.toml:4: listener.tls.cert_dir: {problem}");
+        assert_eq!(load_from(&folder).unwrap_err(), message.replace("FOLDER", &at.to_string()));
+    };
+    expect("FOLDER/certs: cannot be read: No such file or directory (os error 2)");
+    std::fs::create_dir(&certs).unwrap();
+    std::fs::write(certs.join(".hidden.crt"), "").unwrap();
+    std::fs::write(certs.join("notes.txt"), "").unwrap();
+    expect("FOLDER/certs: holds no certificate: NAME.crt (or .cer, .pem) with NAME.key, or NAME.pem with both");
+    write_identity(&certs);
+    assert_eq!(load_from(&folder).unwrap().1.len(), 1);
+    std::fs::rename(certs.join("server.key"), certs.join("another.key")).unwrap();
+    expect("FOLDER/certs/server.crt: its key is not there: FOLDER/certs/server.key");
+    std::fs::rename(certs.join("server.crt"), certs.join("server.pem")).unwrap();
+    expect(
+        "private_key FOLDER/certs/server.pem: found CERTIFICATE, and no private key; it must hold one as -----BEGIN PRIVATE \
+         KEY----- (PKCS#8), RSA PRIVATE KEY (PKCS#1) or EC PRIVATE KEY (SEC1) (are certificate and private_key exchanged?)",
     );
 }
 

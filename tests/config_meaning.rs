@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Runtime, Server, Tls,
+    Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server, Tls,
 };
 use ringwall::io::Address;
 use ringwall::tls::{Policy, Version};
@@ -20,6 +20,10 @@ fn parse(text: &str) -> Result<Config, String> {
 fn policy_of(keys: &str) -> Policy {
     let text = MINIMAL.replacen("private_key = \"server.key\"", &format!("private_key = \"server.key\", {keys}"), 1);
     parse(&text).expect("valid keys").listeners.remove(0).tls.policy
+}
+
+fn pair(certificate: &str, private_key: &str) -> Pair {
+    Pair { certificate: PathBuf::from(certificate), private_key: PathBuf::from(private_key) }
 }
 
 fn suites(policy: &Policy) -> Vec<&'static str> {
@@ -56,8 +60,8 @@ fn the_least_that_starts_means_the_defaults() {
             bind: "127.0.0.1:6380".parse().unwrap(),
             backend: 0,
             tls: Tls {
-                certificate: PathBuf::from("/etc/server.crt"),
-                private_key: PathBuf::from("/etc/server.key"),
+                certificates: vec![pair("/etc/server.crt", "/etc/server.key")],
+                cert_dir: None,
                 policy: Policy::default(),
             },
             max_connections: 10_000,
@@ -119,7 +123,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 32);
+    assert_eq!(keys, 35);
 }
 
 #[test]
@@ -139,11 +143,6 @@ backend = "names"
 [listener.tls]
 certificate = "b.crt"
 private_key = "b.key"
-min_version = "1.2"
-max_version = "1.2"
-cipher_suites = ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]
-groups = ["secp384r1", "x25519"]
-alpn = ["redis", "resp"]
 
 [[backend]]
 name = "names"
@@ -182,15 +181,11 @@ sessions = false
     .unwrap();
     let [public, second] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((&*public.name, public.backend, public.max_connections), ("public", 1, 7));
-    assert_eq!(public.tls.certificate, Path::new("/etc/tls/a.crt"));
-    assert_eq!(public.tls.private_key, Path::new("/keys/a.key"));
+    assert_eq!(public.tls.certificates, [pair("/etc/tls/a.crt", "/keys/a.key")]);
+    assert_eq!((&public.tls.cert_dir, public.tls.policy.strict_sni), (&None, false));
     assert_eq!((&*second.name, second.backend, second.max_connections), ("valkey.example:0", 0, 9));
     assert_eq!(second.bind, "10.0.0.1:0".parse().unwrap());
-    let policy = &second.tls.policy;
-    assert_eq!((policy.version_min, policy.version_max), (Version::Tls12, Version::Tls12));
-    assert_eq!(suites(policy), ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]);
-    assert_eq!(groups(policy), ["secp384r1", "x25519"]);
-    assert_eq!(policy.alpn, ["redis".into(), "resp".into()]);
+    assert_eq!(second.tls.certificates, [pair("/etc/b.crt", "/etc/b.key")]);
     let server = |name: &str, at: &str| Server { name: name.into(), address: Address::Tcp(at.parse().unwrap()) };
     assert_eq!(
         config.backends[0].servers,
@@ -210,6 +205,35 @@ sessions = false
     assert_eq!((config.limits.send_buffer, config.limits.shard_memory), (65_536, 1_073_741_824));
     assert_eq!(config.coalesce, Coalesce::Off);
     assert_eq!(config.log, Log { format: LogFormat::Json, level: LogLevel::Warn, sessions: false });
+}
+
+#[test]
+fn every_key_of_tls_takes_what_the_reference_says() {
+    let one = "tls = { certificate = \"server.crt\", private_key = \"server.key\" }";
+    let keys = r#"[listener.tls]
+certificate = "b.crt"
+private_key = "b.key"
+certificates = [{ certificate = "c.crt", private_key = "/keys/c.key" }, { certificate = "d", private_key = "d" }]
+cert_dir = "certs"
+strict_sni = true
+min_version = "1.2"
+max_version = "1.2"
+cipher_suites = ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]
+groups = ["secp384r1", "x25519"]
+alpn = ["redis", "resp"]
+"#;
+    let tls = parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls;
+    assert_eq!(
+        tls.certificates,
+        [pair("/etc/b.crt", "/etc/b.key"), pair("/etc/c.crt", "/keys/c.key"), pair("/etc/d", "/etc/d")]
+    );
+    assert_eq!(tls.cert_dir.as_deref(), Some(Path::new("/etc/certs")));
+    let policy = &tls.policy;
+    assert!(policy.strict_sni);
+    assert_eq!((policy.version_min, policy.version_max), (Version::Tls12, Version::Tls12));
+    assert_eq!(suites(policy), ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]);
+    assert_eq!(groups(policy), ["secp384r1", "x25519"]);
+    assert_eq!(policy.alpn, ["redis".into(), "resp".into()]);
 }
 
 #[test]
@@ -237,6 +261,18 @@ fn requiring_post_quantum_key_exchange_leaves_tls13_and_its_groups() {
     assert_eq!((policy.version_min, policy.version_max), (Version::Tls13, Version::Tls13));
     assert_eq!(groups(&policy), ["X25519MLKEM768"]);
     assert_eq!(groups(&policy_of("require_pq = true, groups = [\"MLKEM1024\"]")), ["MLKEM1024"]);
+}
+
+#[test]
+fn a_listener_may_have_its_certificates_in_a_list_or_a_folder_only() {
+    let tls = |keys: &str| {
+        let one = "certificate = \"server.crt\", private_key = \"server.key\"";
+        parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls
+    };
+    let listed = tls("certificates = [{ certificate = \"a.crt\", private_key = \"a.key\" }]");
+    assert_eq!((listed.certificates, listed.cert_dir), (vec![pair("/etc/a.crt", "/etc/a.key")], None));
+    let folder = tls("cert_dir = \"/certs\"");
+    assert_eq!((folder.certificates, folder.cert_dir), (vec![], Some(PathBuf::from("/certs"))));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod address;
 mod backend;
+mod cert_dir;
 mod duration;
 mod error;
 mod limits;
@@ -30,7 +31,7 @@ pub use self::limits::Limits;
 pub use self::listener::Listener;
 pub use self::machine::{Machine, raise_open_files};
 pub use self::runtime::Runtime;
-pub use self::tls::Tls;
+pub use self::tls::{Pair, Tls};
 
 pub use self::duration::show as show_duration;
 pub use self::size::show as show_size;
@@ -38,7 +39,7 @@ pub use self::size::show as show_size;
 use self::error::Source;
 use self::raw::RawConfig;
 use self::section::{Section, is_word};
-use crate::tls::Identity;
+use crate::tls::Credentials;
 
 /// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
 const ENTRIES_MAX: usize = 1_024;
@@ -109,22 +110,22 @@ pub enum LogLevel {
 }
 
 impl Config {
-    /// Reads and checks a file and the files it names. Also gives the identity of each listener, in their order.
+    /// Reads and checks a file and the files it names. Also gives the credentials of each listener, in their order.
     ///
     /// # Errors
     ///
     /// The first thing wrong in the file, or that it or a file it names cannot be used.
-    pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Vec<Identity>), ConfigError> {
+    pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Vec<Credentials>), ConfigError> {
         let bytes =
             std::fs::read(file).map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
         let source = Source::new(file, &bytes)?;
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
-        let mut identities = Vec::new();
+        let mut credentials = Vec::new();
         for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
-            identities.push(tls::load_identity(&source, &listener.tls, raw.get_ref(), &mut config.warnings)?);
+            credentials.push(tls::load_credentials(&source, &listener.tls, raw.get_ref(), &mut config.warnings)?);
         }
-        Ok((config, identities))
+        Ok((config, credentials))
     }
 
     /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text

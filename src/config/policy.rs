@@ -1,4 +1,5 @@
-//! What a listener agrees to: the keys of its `tls` table about versions, cipher suites, groups and protocols.
+//! What a listener agrees to: the keys of its `tls` table about versions, cipher suites, groups, protocols and
+//! server names.
 
 use super::error::ConfigError;
 use super::raw::RawTls;
@@ -14,6 +15,7 @@ pub(super) fn read_policy(section: &Section<'_>, raw: &RawTls) -> Result<Policy,
     let mut policy = Policy { version_min, version_max, ..Policy::default() };
     read_cipher_suites(section, raw, &mut policy)?;
     read_groups(section, raw, &mut policy, require_pq)?;
+    policy.strict_sni = section.flag("strict_sni", raw.strict_sni.as_ref(), false)?;
     policy.alpn = read_alpn(section, raw)?;
     Ok(policy)
 }

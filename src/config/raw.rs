@@ -51,12 +51,24 @@ pub(super) struct RawListener {
 pub(super) struct RawTls {
     pub(super) certificate: Option<Spanned<Value>>,
     pub(super) private_key: Option<Spanned<Value>>,
+    #[serde(deserialize_with = "tables")]
+    pub(super) certificates: Vec<Spanned<RawPair>>,
+    pub(super) cert_dir: Option<Spanned<Value>>,
+    pub(super) strict_sni: Option<Spanned<Value>>,
     pub(super) min_version: Option<Spanned<Value>>,
     pub(super) max_version: Option<Spanned<Value>>,
     pub(super) cipher_suites: Option<Spanned<Value>>,
     pub(super) groups: Option<Spanned<Value>>,
     pub(super) require_pq: Option<Spanned<Value>>,
     pub(super) alpn: Option<Spanned<Value>>,
+}
+
+/// One of a listener's `tls.certificates`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawPair {
+    pub(super) certificate: Option<Spanned<Value>>,
+    pub(super) private_key: Option<Spanned<Value>>,
 }
 
 /// One `[[backend]]`.
@@ -339,9 +351,34 @@ mod tests {
         // Taken apart without `..`: a new key does not compile until it is asked for here.
         let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
         let RawListener { name, bind, backend: to, tls, max_connections } = listener[0].get_ref();
-        let RawTls { certificate, private_key, min_version, max_version, cipher_suites, groups, require_pq, alpn } =
-            tls.as_ref().unwrap().get_ref();
-        let tls = [certificate, private_key, min_version, max_version, cipher_suites, groups, require_pq, alpn];
+        let RawTls {
+            certificate,
+            private_key,
+            certificates,
+            cert_dir,
+            strict_sni,
+            min_version,
+            max_version,
+            cipher_suites,
+            groups,
+            require_pq,
+            alpn,
+        } = tls.as_ref().unwrap().get_ref();
+        let RawPair { certificate: other_certificate, private_key: other_key } = certificates[0].get_ref();
+        let tls = [
+            certificate,
+            private_key,
+            other_certificate,
+            other_key,
+            cert_dir,
+            strict_sni,
+            min_version,
+            max_version,
+            cipher_suites,
+            groups,
+            require_pq,
+            alpn,
+        ];
         let listener = [name, bind, to, max_connections];
         let RawBackend { name, servers } = backend[0].get_ref();
         let backend = [name, servers];

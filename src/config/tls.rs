@@ -1,24 +1,59 @@
 //! A listener's `tls` table: who it is to its clients.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
+use super::cert_dir;
 use super::error::{ConfigError, Source};
 use super::policy::read_policy;
-use super::raw::{RawListener, Value};
+use super::raw::{RawListener, RawTls, Value};
 use super::section::Section;
-use crate::tls::{Identity, Policy, unix_time};
+use crate::tls::{Credentials, Identity, Policy, unix_time};
 
 /// How a listener speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate chain in PEM.
-    pub certificate: PathBuf,
-    /// Its private key in PEM.
-    pub private_key: PathBuf,
+    /// Certificates with their keys, as far as the file names each; the first of all is for clients without a name.
+    pub certificates: Vec<Pair>,
+    /// A folder with more of them. There is one, or `certificates` has at least one.
+    pub cert_dir: Option<PathBuf>,
     /// What it agrees to.
     pub policy: Policy,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificate chain in PEM.
+    pub certificate: PathBuf,
+    /// Its private key in PEM; may be the same file.
+    pub private_key: PathBuf,
+}
+
+/// A pair as it is written, and where.
+struct RawPair<'a> {
+    name: &'static str,
+    span: Range<usize>,
+    certificate: Option<&'a Spanned<Value>>,
+    private_key: Option<&'a Spanned<Value>>,
+}
+
+/// The pair of the table itself, if it has one, then those that it lists.
+fn raw_pairs(tls: &Spanned<RawTls>) -> Vec<RawPair<'_>> {
+    let raw = tls.get_ref();
+    let (certificate, private_key) = (raw.certificate.as_ref(), raw.private_key.as_ref());
+    let own = RawPair { name: "listener.tls", span: tls.span(), certificate, private_key };
+    let listed = raw.certificates.iter().map(|pair| RawPair {
+        name: "listener.tls.certificates",
+        span: pair.span(),
+        certificate: pair.get_ref().certificate.as_ref(),
+        private_key: pair.get_ref().private_key.as_ref(),
+    });
+    let others = !raw.certificates.is_empty() || raw.cert_dir.is_some();
+    let has_own = certificate.is_some() || private_key.is_some() || !others;
+    has_own.then_some(own).into_iter().chain(listed).collect()
 }
 
 pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> Result<Tls, ConfigError> {
@@ -26,35 +61,67 @@ pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> 
         let what = "{ certificate = \"server.crt\", private_key = \"server.key\" }";
         return Err(listener.missing("tls", entry, what));
     };
-    let section = Section { source: listener.source, name: "listener.tls" };
-    let folder = section.source.file().parent().unwrap_or(Path::new(""));
-    let path = |key, raw: &Option<Spanned<Value>>| -> Result<PathBuf, ConfigError> {
-        let what = "a file in PEM form";
-        let (path, value) = section.required(key, tls, raw.as_ref(), what)?;
-        if path.is_empty() || path.contains('\0') {
-            return Err(section.error(key, value, &format!("is not a path; {what}")));
-        }
-        Ok(folder.join(path))
-    };
-    Ok(Tls {
-        certificate: path("certificate", &tls.get_ref().certificate)?,
-        private_key: path("private_key", &tls.get_ref().private_key)?,
-        policy: read_policy(&section, tls.get_ref())?,
-    })
+    let (source, raw) = (listener.source, tls.get_ref());
+    let mut certificates = Vec::new();
+    for pair in raw_pairs(tls) {
+        let section = Section { source, name: pair.name };
+        let path = |key, value: Option<&Spanned<Value>>| {
+            let what = "a file in PEM form";
+            read_path(&section, key, value, what)?
+                .ok_or_else(|| source.error(pair.span.clone(), section.key(key), format!("is missing: {what}")))
+        };
+        certificates.push(Pair {
+            certificate: path("certificate", pair.certificate)?,
+            private_key: path("private_key", pair.private_key)?,
+        });
+    }
+    let section = Section { source, name: "listener.tls" };
+    let cert_dir = read_path(&section, "cert_dir", raw.cert_dir.as_ref(), "a folder of certificates and keys")?;
+    Ok(Tls { certificates, cert_dir, policy: read_policy(&section, raw)? })
 }
 
-/// Reads the files of a listener's identity and checks that they belong together.
-pub(super) fn load_identity(
+/// A path, which is relative to the folder of the configuration file.
+pub(super) fn read_path(
+    section: &Section<'_>,
+    key: &str,
+    raw: Option<&Spanned<Value>>,
+    what: &str,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let Some((path, value)) = section.text(key, raw, what)? else { return Ok(None) };
+    if path.is_empty() || path.contains('\0') {
+        return Err(section.error(key, value, &format!("is not a path; {what}")));
+    }
+    let folder = section.source.file().parent().unwrap_or(Path::new(""));
+    Ok(Some(folder.join(path)))
+}
+
+/// Reads the files that the table names, which `tls` was made of.
+pub(super) fn load_credentials(
     source: &Source,
     tls: &Tls,
     raw: &RawListener,
     warnings: &mut Vec<String>,
-) -> Result<Identity, ConfigError> {
-    let span = raw.tls.as_ref().map(Spanned::span).unwrap_or_default();
-    let identity = Identity::load(&tls.certificate, &tls.private_key)
-        .map_err(|error| source.error(span.clone(), "listener.tls", error.to_string()))?;
-    for warning in identity.warnings(unix_time()) {
-        warnings.push(source.error(span.clone(), "listener.tls", warning.to_string()).to_string());
+) -> Result<Credentials, ConfigError> {
+    let Some(raw) = &raw.tls else { unreachable!("a listener without it has been refused") };
+    let mut identities = Vec::new();
+    let mut load = |pair: &Pair, span: Range<usize>, key: &str| {
+        let identity = Identity::load(&pair.certificate, &pair.private_key);
+        identities.push(identity.map_err(|error| source.error(span, key, error.to_string()))?);
+        Ok(())
+    };
+    for (pair, raw) in tls.certificates.iter().zip(raw_pairs(raw)) {
+        load(pair, raw.span, raw.name)?;
     }
-    Ok(identity)
+    if let (Some(folder), Some(value)) = (&tls.cert_dir, &raw.get_ref().cert_dir) {
+        let key = "listener.tls.cert_dir";
+        let pairs = cert_dir::pairs(folder).map_err(|problem| source.error(value.span(), key, problem))?;
+        for pair in &pairs {
+            load(pair, value.span(), key)?;
+        }
+    }
+    let credentials = Credentials { identities };
+    for warning in credentials.warnings(unix_time()) {
+        warnings.push(source.error(raw.span(), "listener.tls", warning.to_string()).to_string());
+    }
+    Ok(credentials)
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection};
-use rustls::sign::CertifiedKey;
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::time_provider::TimeProvider;
 
-use super::certificate::Identity;
+use super::credentials::Credentials;
 use super::engine::Engine;
 use super::policy::{Policy, Version};
+use super::resolver::Resolver;
 use super::tickets::TicketKeys;
 
 /// How a listener speaks TLS.
@@ -53,28 +53,26 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Parses the key of `identity` and sets up a configuration.
+    /// Parses the keys of `credentials` and sets up a configuration.
     ///
     /// # Errors
-    /// When the options leave no version, or the library does not take the key.
-    pub fn new(identity: &Identity, options: &Options) -> Result<Self, SetupError> {
+    /// When the options leave no version, or the library does not take a key.
+    pub fn new(credentials: &Credentials, options: &Options) -> Result<Self, SetupError> {
         let policy = &options.policy;
         let versions = policy.versions();
         if versions.is_empty() {
             return Err(SetupError::NoVersion { min: policy.version_min, max: policy.version_max });
         }
-        let certified = identity.certified_key().map_err(SetupError::Key)?;
         let name_asked = Arc::new(NameAsked::default());
+        let resolver = Resolver::new(&credentials.identities, policy.strict_sni, Arc::clone(&name_asked))
+            .map_err(SetupError::Key)?;
         let provider = Arc::new(policy.provider(options.record_limit));
         let clock = Arc::new(Clock(options.unix_time));
         let mut config = ServerConfig::builder_with_details(provider, clock)
             .with_protocol_versions(&versions)
             .map_err(|error| SetupError::Library(error.to_string()))?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Resolver {
-                certified: Arc::new(certified),
-                name_asked: Arc::clone(&name_asked),
-            }));
+            .with_cert_resolver(Arc::new(resolver));
         config.ignore_client_order = true;
         config.alpn_protocols = policy.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -147,26 +145,12 @@ impl std::error::Error for SetupError {}
 pub(super) struct NameAsked(Mutex<Option<Box<str>>>);
 
 impl NameAsked {
-    fn put(&self, name: Option<&str>) {
+    pub(super) fn put(&self, name: Option<&str>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = name.map(Into::into);
     }
 
     pub(super) fn take(&self) -> Option<Box<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Gives each client the one certificate there is.
-#[derive(Debug)]
-struct Resolver {
-    certified: Arc<CertifiedKey>,
-    name_asked: Arc<NameAsked>,
-}
-
-impl ResolvesServerCert for Resolver {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.name_asked.put(hello.server_name());
-        Some(Arc::clone(&self.certified))
     }
 }
 

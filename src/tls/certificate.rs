@@ -10,6 +10,8 @@ use rustls::pki_types::{
 };
 use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use zeroize::Zeroizing;
 
 use super::identity_error::{IdentityError, IdentityWarning};
@@ -23,6 +25,9 @@ pub struct Identity {
     private_key_path: PathBuf,
     /// Of each certificate, in the order of the chain.
     validity: Vec<Validity>,
+    /// The names it is for, in lower case, each once.
+    names: Vec<Box<str>>,
+    is_rsa: bool,
     key_open_to_all: bool,
     /// Position in the file, from one, of the first certificate that its predecessor's issuer is not.
     stray: Option<usize>,
@@ -70,12 +75,16 @@ impl Identity {
         check_key(&parsed, &spki, certificate, private_key)?;
         let stray = check_order(&parsed, certificate)?;
         let validity = parsed.iter().map(Validity::of).collect();
+        let names = parsed.first().map(names).unwrap_or_default();
+        let is_rsa = parsed.iter().take(1).any(|own| own.public_key().algorithm.algorithm == OID_PKCS1_RSAENCRYPTION);
         Ok(Self {
             chain,
             key,
             certificate_path: certificate.into(),
             private_key_path: private_key.into(),
             validity,
+            names,
+            is_rsa,
             key_open_to_all: key_file.is_open_to_all(),
             stray,
         })
@@ -104,6 +113,19 @@ impl Identity {
             warnings.push(IdentityWarning::KeyOpenToAll { path: self.private_key_path.clone() });
         }
         warnings
+    }
+
+    pub(super) fn certificate_path(&self) -> &Path {
+        &self.certificate_path
+    }
+
+    /// The names it is for, in lower case, each once; one may begin with a wildcard.
+    pub(super) fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    pub(super) const fn is_rsa(&self) -> bool {
+        self.is_rsa
     }
 
     /// The chain with a freshly parsed key, which shares no memory with any other.
@@ -149,6 +171,21 @@ impl Validity {
             not_after: validity.not_after.to_string(),
         }
     }
+}
+
+/// The host names of a certificate: its alternative names, or, as very old certificates have none, its common names.
+fn names(certificate: &X509Certificate<'_>) -> Vec<Box<str>> {
+    let alternative = certificate.subject_alternative_name().ok().flatten();
+    let alternative = alternative.iter().flat_map(|extension| &extension.value.general_names);
+    let mut names: Vec<&str> =
+        alternative.filter_map(|name| if let GeneralName::DNSName(name) = name { Some(*name) } else { None }).collect();
+    if names.is_empty() {
+        names.extend(certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok()));
+    }
+    let mut names: Vec<Box<str>> = names.into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// The key must be the first certificate's. When it is a later one's, the chain is upside down.

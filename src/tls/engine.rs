@@ -255,7 +255,11 @@ impl Engine {
                 Ok(other) => unreachable!("early data is off, and there is no other state than {other:?}"),
                 Err(error) => {
                     self.note_name_asked();
-                    return Err(self.refuse(Failure::of(&error), records.len()));
+                    let mut failure = Failure::of(&error);
+                    if failure == Failure::UnknownServerName && self.server_name.is_none() {
+                        failure = Failure::NoServerName;
+                    }
+                    return Err(self.refuse(failure, records.len()));
                 }
             }
         }
@@ -275,6 +279,7 @@ impl Engine {
             let _ = self.connection.process_tls_records(&mut unacceptable);
             self.drain_replies();
         }
+        failure.mend_alert(&mut self.replies);
         self.failure = Some(failure);
         failure
     }

@@ -21,6 +21,8 @@ pub enum Failure {
     Incompatible,
     /// The listener has no certificate for the name that the client asked for.
     UnknownServerName,
+    /// The client asked for no name, and the listener serves by name only.
+    NoServerName,
     /// The client ended the connection with this fatal alert, named as in the IANA registry.
     AlertReceived(&'static str),
     /// What the client sent is not TLS, or not well-formed TLS.
@@ -48,12 +50,28 @@ impl Failure {
             Self::NoSharedProtocol => "no_shared_protocol",
             Self::Incompatible => "incompatible",
             Self::UnknownServerName => "unknown_server_name",
+            Self::NoServerName => "no_server_name",
             Self::AlertReceived(_) => "alert_received",
             Self::Malformed => "malformed",
             Self::PeerMisbehaved => "peer_misbehaved",
             Self::DecryptError => "decrypt_error",
             Self::KeysExhausted => "keys_exhausted",
             Self::Internal => "internal",
+        }
+    }
+
+    /// Changes the alert at the end of `replies` where rustls sends another one than the standards want. It says
+    /// access_denied about server names, which is sent before anything is encrypted.
+    pub(super) fn mend_alert(self, replies: &mut [u8]) {
+        let description = if self == Self::UnknownServerName {
+            UNRECOGNIZED_NAME
+        } else if self == Self::NoServerName {
+            MISSING_EXTENSION
+        } else {
+            return;
+        };
+        if let [.., 0x15, 0x03, _, 0x00, 0x02, 0x02, last @ ACCESS_DENIED] = replies {
+            *last = description;
         }
     }
 
@@ -89,6 +107,13 @@ impl Failure {
     }
 }
 
+/// An alert (RFC 8446, section 6).
+const ACCESS_DENIED: u8 = 49;
+/// The alert for a hello that lacks what the server needs, a server name for instance (RFC 8446, section 9.2).
+const MISSING_EXTENSION: u8 = 109;
+/// The alert for a name that the server does not have (RFC 6066, section 3).
+const UNRECOGNIZED_NAME: u8 = 112;
+
 /// What rustls says when a certificate resolver declines; the resolver is ours and declines for one reason.
 const NO_CERTIFICATE: &str = "no server certificate chain resolved";
 /// What rustls says in TLS 1.2 when the key's kind fits the suite and none of the client's signature schemes.
@@ -104,6 +129,7 @@ impl fmt::Display for Failure {
             Self::NoSharedProtocol => "the client offers no application protocol (ALPN) that this listener accepts",
             Self::Incompatible => "the client lacks a TLS feature that this listener needs",
             Self::UnknownServerName => "there is no certificate for the name that the client asked for",
+            Self::NoServerName => "the client asked for no server name (SNI), which this listener needs",
             Self::AlertReceived(name) => return write!(f, "the client sent the fatal alert {name}"),
             Self::Malformed => "the client sent bytes that are not well-formed TLS",
             Self::PeerMisbehaved => "the client broke the TLS protocol",

@@ -225,6 +225,20 @@ pub enum IdentityWarning {
         /// Which certificate of the file, from one.
         position: usize,
     },
+    /// A certificate that is not the listener's first is for no host name, so no client is shown it.
+    Nameless {
+        /// The certificate file.
+        path: PathBuf,
+    },
+    /// A certificate before it has the same name and kind of key, so for that name no client is shown it.
+    Shadowed {
+        /// The certificate file.
+        path: PathBuf,
+        /// The name.
+        name: Box<str>,
+        /// The certificate file that comes first.
+        by: PathBuf,
+    },
     /// Everybody on the machine may read or change the key.
     KeyOpenToAll {
         /// The key file.
@@ -249,6 +263,17 @@ impl fmt::Display for IdentityWarning {
                 f,
                 "certificate {}: number {position} issued none of those before it; clients do not need it",
                 path.display()
+            ),
+            Self::Nameless { path } => write!(
+                f,
+                "certificate {}: it is for no host name and not the listener's first; no client is shown it",
+                path.display()
+            ),
+            Self::Shadowed { path, name, by } => write!(
+                f,
+                "certificate {}: clients that ask for {name} are shown {}, which comes first and has the same kind of key",
+                path.display(),
+                by.display()
             ),
             Self::KeyOpenToAll { path } => write!(
                 f,

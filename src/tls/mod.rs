@@ -1,6 +1,7 @@
 //! TLS: the only place that names rustls.
 //!
-//! An [`Identity`] is a certificate chain and its key, read and checked once. An [`Acceptor`] belongs to one shard and
+//! An [`Identity`] is a certificate chain and its key, read and checked once; [`Credentials`] are all that one listener
+//! has read from files. An [`Acceptor`] belongs to one shard and
 //! one listener; it parses the key again and owns its own configuration and ticket keys, so that a handshake touches
 //! no memory that another shard writes. An [`Engine`] is one connection: ciphertext in, plaintext and ready ciphertext
 //! out.
@@ -13,6 +14,7 @@
 
 mod acceptor;
 mod certificate;
+mod credentials;
 mod engine;
 mod failure;
 mod first_bytes;
@@ -21,12 +23,14 @@ mod identity_error;
 mod pem;
 mod policy;
 mod randomness;
+mod resolver;
 mod suites;
 mod summary;
 mod tickets;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
 pub use certificate::Identity;
+pub use credentials::Credentials;
 pub use engine::{Engine, OpenStatus, Opened};
 pub use failure::Failure;
 pub use first_bytes::looks_like_plaintext;

@@ -1,4 +1,4 @@
-//! What a listener agrees to: versions, cipher suites, key exchange groups, application protocols.
+//! What a listener agrees to: versions, cipher suites, key exchange groups, application protocols, server names.
 
 use std::fmt;
 
@@ -46,10 +46,12 @@ pub struct Policy {
     /// Application protocols (RFC 7301) in the server's order, which rules. With none, what a client offers is not
     /// heard; with some, a client that offers only others is refused, and one that offers none is not.
     pub alpn: Vec<Box<str>>,
+    /// Whether a client that asks for no name of the listener's certificates is refused, and not shown the first.
+    pub strict_sni: bool,
 }
 
 impl Default for Policy {
-    /// TLS 1.2 and 1.3, all cipher suites, the default groups, no application protocol.
+    /// TLS 1.2 and 1.3, all cipher suites, the default groups, no application protocol, any server name.
     fn default() -> Self {
         Self {
             version_min: Version::Tls12,
@@ -57,6 +59,7 @@ impl Default for Policy {
             cipher_suites: CipherSuite::all().collect(),
             groups: Group::defaults().collect(),
             alpn: Vec::new(),
+            strict_sni: false,
         }
     }
 }

@@ -2,5 +2,6 @@
 //! the program's log says about it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod names;
 mod policy;
 mod program;

@@ -11,7 +11,7 @@ use ringwall::pool::{Pool, SendBuf};
 use ringwall::session::coalescer::Threshold;
 use ringwall::session::{Options, Output, Refusal, Session, Side, Turn};
 use ringwall::time::Time;
-use ringwall::tls::{Acceptor, Identity};
+use ringwall::tls::{self, Acceptor, Identity};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
@@ -29,7 +29,7 @@ pub(crate) fn options() -> Options {
 
 /// A listener's certificate and a client configuration that trusts it.
 pub(crate) struct Credentials {
-    pub(crate) identity: Identity,
+    pub(crate) server: tls::Credentials,
     pub(crate) client: Arc<ClientConfig>,
 }
 
@@ -46,7 +46,7 @@ impl Credentials {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der().clone()).unwrap();
         let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        Self { identity: Identity::load(&chain_file, &key_file).unwrap(), client: Arc::new(client) }
+        Self { server: Identity::load(&chain_file, &key_file).unwrap().into(), client: Arc::new(client) }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -130,7 +130,7 @@ impl World {
     }
 
     pub(crate) fn with_refusal(credentials: &Credentials, options: Options, refusal: Option<Refusal>) -> Self {
-        let acceptor = Acceptor::new(&credentials.identity, &ringwall::tls::Options::default()).unwrap();
+        let acceptor = Acceptor::new(&credentials.server, &tls::Options::default()).unwrap();
         let now = Time::from_nanos(1_000_000_000);
         Self {
             session: Session::new(acceptor.engine(), Rc::new(options), refusal, now),

@@ -87,7 +87,8 @@ fn a_client_that_cannot_verify_our_kind_of_key_is_told_so() {
 fn a_client_that_does_not_trust_the_certificate_is_named_by_its_alert() {
     let world = World::new(KeyKind::Ecdsa);
     let stranger = Authority::new("Another Authority");
-    let distrusting = World { identity: World::new(KeyKind::Ecdsa).identity, roots: roots(stranger.certificate.der()) };
+    let distrusting =
+        World { credentials: World::new(KeyKind::Ecdsa).credentials, roots: roots(stranger.certificate.der()) };
     for version in [&TLS13, &TLS12] {
         let (mut client, mut server) = (distrusting.client(&[version]), world.server());
         server.open(&client.output());

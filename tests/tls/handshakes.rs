@@ -96,7 +96,7 @@ fn a_listener_may_refuse_a_version() {
     }
     let policy = Policy { version_min: Version::Tls13, version_max: Version::Tls12, ..Policy::default() };
     let options = Options { policy, ..Options::default() };
-    let error = Acceptor::new(&world.identity, &options).unwrap_err();
+    let error = Acceptor::new(&world.credentials, &options).unwrap_err();
     assert_eq!(error.to_string(), "no TLS version is left: the oldest accepted is 1.3, the newest offered 1.2");
 }
 

@@ -6,6 +6,7 @@ mod failures;
 mod forger;
 mod handshakes;
 mod identity;
+mod names;
 mod pieces;
 mod policy;
 mod resumption;

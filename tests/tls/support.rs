@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{CertificateParams, Issuer, KeyPair};
 use ringwall::pool::{Pool, SendBuf};
-use ringwall::tls::{Acceptor, Engine, Failure, Identity, OpenStatus, Opened, Options};
+use ringwall::tls::{Acceptor, Credentials, Engine, Failure, Identity, OpenStatus, Opened, Options};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
@@ -119,9 +119,9 @@ impl KeyKind {
     }
 }
 
-/// A listener's identity, and what its clients trust.
+/// A listener's credentials, and what its clients trust.
 pub(crate) struct World {
-    pub(crate) identity: Identity,
+    pub(crate) credentials: Credentials,
     pub(crate) roots: Arc<RootCertStore>,
 }
 
@@ -141,11 +141,11 @@ impl World {
 
     pub(crate) fn load(authority: &Authority, certificate: &Path, private_key: &Path) -> Self {
         let identity = Identity::load(certificate, private_key).unwrap();
-        Self { identity, roots: roots(authority.certificate.der()) }
+        Self { credentials: identity.into(), roots: roots(authority.certificate.der()) }
     }
 
     pub(crate) fn acceptor(&self, options: &Options) -> Acceptor {
-        Acceptor::new(&self.identity, options).unwrap()
+        Acceptor::new(&self.credentials, options).unwrap()
     }
 
     pub(crate) fn server(&self) -> Server {
