@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Coalesce, Config, Limits, LogFormat, LogLevel, Tls, show_duration, show_size};
-use crate::tls::Version;
+use crate::tls::{ClientAuth, ClientRules, Coverage, Version};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -95,7 +95,42 @@ fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
     if !policy.alpn.is_empty() {
         row(f, "alpn", joined(policy.alpn.iter().map(ToString::to_string)))?;
     }
+    match &tls.client_auth {
+        None => row(f, "client_auth", "none"),
+        Some(auth) => write_client_auth(f, auth),
+    }
+}
+
+fn write_client_auth(f: &mut fmt::Formatter<'_>, auth: &ClientAuth) -> fmt::Result {
+    row(f, "client_auth", if auth.required { "required" } else { "optional" })?;
+    row(f, "client_ca", auth.authorities.display())?;
+    for file in &auth.revocation_lists {
+        row(f, "client_crl", file.display())?;
+    }
+    if !auth.revocation_lists.is_empty() {
+        row(f, "client_crl_coverage", shown_coverage(auth.coverage))?;
+    }
+    let ClientRules { common_names, dns_names, uris, keys } = &auth.rules;
+    for (key, names) in [("allowed_cn", common_names), ("allowed_dns", dns_names), ("allowed_uri", uris)] {
+        for name in names {
+            row(f, key, name)?;
+        }
+    }
+    for key in keys {
+        row(f, "allowed_spki", key.iter().map(|byte| format!("{byte:02x}")).collect::<String>())?;
+    }
+    if auth.rules.is_empty() {
+        row(f, "allowed", "every client of client_ca")?;
+    }
     Ok(())
+}
+
+const fn shown_coverage(coverage: Coverage) -> &'static str {
+    match coverage {
+        Coverage::Chain => "chain",
+        Coverage::Leaf => "leaf",
+        Coverage::Available => "available",
+    }
 }
 
 fn joined(items: impl Iterator<Item = String>) -> String {

@@ -57,6 +57,8 @@ pub struct CloseRecord {
     pub server_local_port: Option<u16>,
     /// What the handshake agreed on, if it was completed.
     pub tls: Option<Summary>,
+    /// Who the client is, as its verified certificate says; also when it was refused for that.
+    pub client_identity: Option<Box<str>>,
     /// How long the handshake took, if it was completed.
     pub handshake: Option<Duration>,
     /// From accept to close.

@@ -110,6 +110,7 @@ listener public
   cipher suite        TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
   cipher suite        TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
   groups              X25519MLKEM768, x25519, secp256r1, secp384r1
+  client_auth         none
 backend valkey
   server              127.0.0.1:6379
   server              unix:/run/valkey.sock

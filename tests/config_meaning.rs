@@ -7,7 +7,7 @@ use ringwall::config::{
     Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server, Tls,
 };
 use ringwall::io::Address;
-use ringwall::tls::{Policy, Version};
+use ringwall::tls::{ClientAuth, ClientRules, Coverage, Policy, Version};
 
 mod config_support;
 use config_support::{MINIMAL, REFERENCE, machine, parse_on};
@@ -63,6 +63,7 @@ fn the_least_that_starts_means_the_defaults() {
                 certificates: vec![pair("/etc/server.crt", "/etc/server.key")],
                 cert_dir: None,
                 policy: Policy::default(),
+                client_auth: None,
             },
             max_connections: 10_000,
         }]
@@ -123,7 +124,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 35);
+    assert_eq!(keys, 43);
 }
 
 #[test]
@@ -234,6 +235,47 @@ alpn = ["redis", "resp"]
     assert_eq!(suites(policy), ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]);
     assert_eq!(groups(policy), ["secp384r1", "x25519"]);
     assert_eq!(policy.alpn, ["redis".into(), "resp".into()]);
+}
+
+#[test]
+fn every_key_about_clients_takes_what_the_reference_says() {
+    let one = "private_key = \"server.key\" }";
+    let tls = |keys: &str| {
+        let text = MINIMAL.replacen(one, &format!("private_key = \"server.key\", {keys} }}"), 1);
+        parse(&text).unwrap().listeners.remove(0).tls.client_auth
+    };
+    let least = ClientAuth {
+        required: true,
+        authorities: PathBuf::from("/etc/ca.pem"),
+        revocation_lists: vec![],
+        coverage: Coverage::Chain,
+        rules: ClientRules::default(),
+    };
+    assert_eq!(tls("client_auth = \"required\", client_ca = \"ca.pem\""), Some(least.clone()));
+    assert_eq!(tls("client_auth = \"none\""), None);
+    let key = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
+    let keys = format!(
+        "client_auth = \"optional\", client_ca = \"/ca.pem\", client_crl = [\"a.crl\", \"/b.crl\"], client_crl_coverage = \
+         \"leaf\", allowed_cn = [\"worker\"], allowed_dns = [\"a.test\", \"*.b.test\"], allowed_uri = [\"spiffe://a/b\", \
+         \"spiffe://a/**\"], allowed_spki = [\"{key}\"]"
+    );
+    let half = [0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+    let rules = ClientRules {
+        common_names: vec!["worker".into()],
+        dns_names: vec!["a.test".into(), "*.b.test".into()],
+        uris: vec!["spiffe://a/b".into(), "spiffe://a/**".into()],
+        keys: vec![[half, half].concat().try_into().unwrap()],
+    };
+    let most = ClientAuth {
+        required: false,
+        authorities: PathBuf::from("/ca.pem"),
+        revocation_lists: vec![PathBuf::from("/etc/a.crl"), PathBuf::from("/b.crl")],
+        coverage: Coverage::Leaf,
+        rules,
+    };
+    assert_eq!(tls(&keys), Some(most));
+    let available = tls(&keys.replace("\"leaf\"", "\"available\"")).unwrap().coverage;
+    assert_eq!(available, Coverage::Available);
 }
 
 #[test]

@@ -173,6 +173,7 @@ fn record() -> CloseRecord {
             alpn: Some("redis".into()),
             resumed: false,
         }),
+        client_identity: Some("spiffe://example/app".into()),
         handshake: Some(Duration::from_micros(1_234)),
         duration: Duration::from_millis(60_000),
         client_received_bytes: 1,
@@ -213,7 +214,8 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
         world.line(),
         "INFO session closed client=192.0.2.7:50000 listener=public shard=1 backend=valkey server=127.0.0.1:6379 \
          server_local_port=40001 tls_version=TLSv1.3 cipher=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 \
-         sni=cache.example alpn=redis resumed=false handshake_ms=1.234 duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
+         sni=cache.example alpn=redis resumed=false client_identity=\"spiffe://example/app\" \
+         handshake_ms=1.234 duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
          server_rx_bytes=3 server_tx_bytes=4 reason=client_closed"
     );
     world.tell(closed(CloseRecord {
@@ -221,6 +223,7 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
         server: None,
         server_local_port: None,
         tls: None,
+        client_identity: None,
         handshake: None,
         reason: "handshake_failed",
         detail: Some("no shared\nversion".into()),
@@ -246,7 +249,7 @@ fn a_line_can_be_an_object_of_json() {
         "\"INFO\",\"message\":\"session closed\",\"client\":\"192.0.2.7:50000\",\"listener\":\"public\",\"shard\":1,\
          \"backend\":\"valkey\",\"server\":\"unix:/run/valkey.sock\",\"tls_version\":\"TLSv1.3\",\
          \"cipher\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"X25519MLKEM768\",\"sni\":\"cache.example\",\"alpn\":\"redis\",\
-         \"resumed\":false,\"handshake_ms\":1.234,\"duration_ms\":60000.0,\"client_rx_bytes\":1,\"client_tx_bytes\":2,\
+         \"resumed\":false,\"client_identity\":\"spiffe://example/app\",\"handshake_ms\":1.234,\"duration_ms\":60000.0,\"client_rx_bytes\":1,\"client_tx_bytes\":2,\
          \"server_rx_bytes\":3,\"server_tx_bytes\":4,\"reason\":\"client_closed\",\"target\":\"ringwall::session\"}"
     );
 }

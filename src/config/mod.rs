@@ -9,6 +9,7 @@
 mod address;
 mod backend;
 mod cert_dir;
+mod client_auth;
 mod duration;
 mod error;
 mod limits;

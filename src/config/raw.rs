@@ -61,6 +61,14 @@ pub(super) struct RawTls {
     pub(super) groups: Option<Spanned<Value>>,
     pub(super) require_pq: Option<Spanned<Value>>,
     pub(super) alpn: Option<Spanned<Value>>,
+    pub(super) client_auth: Option<Spanned<Value>>,
+    pub(super) client_ca: Option<Spanned<Value>>,
+    pub(super) client_crl: Option<Spanned<Value>>,
+    pub(super) client_crl_coverage: Option<Spanned<Value>>,
+    pub(super) allowed_cn: Option<Spanned<Value>>,
+    pub(super) allowed_dns: Option<Spanned<Value>>,
+    pub(super) allowed_uri: Option<Spanned<Value>>,
+    pub(super) allowed_spki: Option<Spanned<Value>>,
 }
 
 /// One of a listener's `tls.certificates`.
@@ -350,35 +358,7 @@ mod tests {
         let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
         // Taken apart without `..`: a new key does not compile until it is asked for here.
         let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
-        let RawListener { name, bind, backend: to, tls, max_connections } = listener[0].get_ref();
-        let RawTls {
-            certificate,
-            private_key,
-            certificates,
-            cert_dir,
-            strict_sni,
-            min_version,
-            max_version,
-            cipher_suites,
-            groups,
-            require_pq,
-            alpn,
-        } = tls.as_ref().unwrap().get_ref();
-        let RawPair { certificate: other_certificate, private_key: other_key } = certificates[0].get_ref();
-        let tls = [
-            certificate,
-            private_key,
-            other_certificate,
-            other_key,
-            cert_dir,
-            strict_sni,
-            min_version,
-            max_version,
-            cipher_suites,
-            groups,
-            require_pq,
-            alpn,
-        ];
+        let RawListener { name, bind, backend: to, tls: _, max_connections } = listener[0].get_ref();
         let listener = [name, bind, to, max_connections];
         let RawBackend { name, servers } = backend[0].get_ref();
         let backend = [name, servers];
@@ -415,7 +395,6 @@ mod tests {
         let log = [bytes, format, level, sessions];
         for (table, keys) in [
             ("listener", &listener[..]),
-            ("listener.tls", &tls),
             ("backend", &backend),
             ("runtime", &runtime),
             ("limits", &limits),
@@ -424,5 +403,58 @@ mod tests {
             let missing = keys.iter().position(|key| key.is_none());
             assert_eq!(missing, None, "the reference lacks this key of {table}, counted from 0");
         }
+    }
+
+    #[test]
+    fn the_reference_has_every_key_of_tls() {
+        let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
+        let listeners = parse(&source).unwrap().listener;
+        let tls = &listeners[0].get_ref().tls;
+        let RawTls {
+            certificate,
+            private_key,
+            certificates,
+            cert_dir,
+            strict_sni,
+            min_version,
+            max_version,
+            cipher_suites,
+            groups,
+            require_pq,
+            alpn,
+            client_auth,
+            client_ca,
+            client_crl,
+            client_crl_coverage,
+            allowed_cn,
+            allowed_dns,
+            allowed_uri,
+            allowed_spki,
+        } = tls.as_ref().unwrap().get_ref();
+        let RawPair { certificate: other_certificate, private_key: other_key } = certificates[0].get_ref();
+        let keys = [
+            certificate,
+            private_key,
+            other_certificate,
+            other_key,
+            cert_dir,
+            strict_sni,
+            min_version,
+            max_version,
+            cipher_suites,
+            groups,
+            require_pq,
+            alpn,
+            client_auth,
+            client_ca,
+            client_crl,
+            client_crl_coverage,
+            allowed_cn,
+            allowed_dns,
+            allowed_uri,
+            allowed_spki,
+        ];
+        let missing = keys.iter().position(|key| key.is_none());
+        assert_eq!(missing, None, "the reference lacks this key, counted from 0");
     }
 }

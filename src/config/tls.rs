@@ -1,4 +1,4 @@
-//! A listener's `tls` table: who it is to its clients.
+//! A listener's `tls` table: who it is to its clients, and whom it lets in.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 use super::cert_dir;
+use super::client_auth::read_client_auth;
 use super::error::{ConfigError, Source};
 use super::policy::read_policy;
 use super::raw::{RawListener, RawTls, Value};
 use super::section::Section;
-use crate::tls::{Credentials, Identity, Policy, unix_time};
+use crate::tls::{ClientAuth, Clients, Credentials, Identity, Policy, unix_time};
 
 /// How a listener speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Tls {
     pub cert_dir: Option<PathBuf>,
     /// What it agrees to.
     pub policy: Policy,
+    /// How it authenticates clients, when it does.
+    pub client_auth: Option<ClientAuth>,
 }
 
 /// A certificate and its key.
@@ -77,7 +80,8 @@ pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> 
     }
     let section = Section { source, name: "listener.tls" };
     let cert_dir = read_path(&section, "cert_dir", raw.cert_dir.as_ref(), "a folder of certificates and keys")?;
-    Ok(Tls { certificates, cert_dir, policy: read_policy(&section, raw)? })
+    let (policy, client_auth) = (read_policy(&section, raw)?, read_client_auth(&section, tls)?);
+    Ok(Tls { certificates, cert_dir, policy, client_auth })
 }
 
 /// A path, which is relative to the folder of the configuration file.
@@ -88,11 +92,22 @@ pub(super) fn read_path(
     what: &str,
 ) -> Result<Option<PathBuf>, ConfigError> {
     let Some((path, value)) = section.text(key, raw, what)? else { return Ok(None) };
+    path_in(section, key, path, value, what).map(Some)
+}
+
+/// As [`read_path`], of a text at hand.
+pub(super) fn path_in(
+    section: &Section<'_>,
+    key: &str,
+    path: &str,
+    value: &Spanned<Value>,
+    what: &str,
+) -> Result<PathBuf, ConfigError> {
     if path.is_empty() || path.contains('\0') {
         return Err(section.error(key, value, &format!("is not a path; {what}")));
     }
     let folder = section.source.file().parent().unwrap_or(Path::new(""));
-    Ok(Some(folder.join(path)))
+    Ok(folder.join(path))
 }
 
 /// Reads the files that the table names, which `tls` was made of.
@@ -119,9 +134,11 @@ pub(super) fn load_credentials(
             load(pair, value.span(), key)?;
         }
     }
-    let credentials = Credentials { identities };
+    let clients = tls.client_auth.as_ref().map(Clients::load).transpose();
+    let clients = clients.map_err(|error| source.error(raw.span(), "listener.tls", error.to_string()))?;
+    let credentials = Credentials { identities, clients };
     for warning in credentials.warnings(unix_time()) {
-        warnings.push(source.error(raw.span(), "listener.tls", warning.to_string()).to_string());
+        warnings.push(source.error(raw.span(), "listener.tls", warning).to_string());
     }
     Ok(credentials)
 }

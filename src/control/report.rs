@@ -75,6 +75,7 @@ fn log_session(config: &Config, record: &CloseRecord) {
         sni = tls.and_then(|tls| tls.server_name.as_deref()).map(display),
         alpn = tls.and_then(|tls| tls.alpn.as_deref()).map(display),
         resumed = tls.map(|tls| tls.resumed),
+        client_identity = record.client_identity.as_deref(),
         handshake_ms = record.handshake.map(millis),
         duration_ms = millis(record.duration),
         client_rx_bytes = record.client_received_bytes,

@@ -460,4 +460,13 @@ impl Session {
             Transport::Plain => None,
         }
     }
+
+    /// Who the client is, as its verified certificate says.
+    #[must_use]
+    pub fn client_identity(&self) -> Option<Box<str>> {
+        match &self.client.transport {
+            Transport::Tls(engine) => engine.client_identity(),
+            Transport::Plain => None,
+        }
+    }
 }

@@ -188,6 +188,7 @@ impl<D: Driver> Shard<D> {
             server: entry.server,
             server_local_port: entry.server_local_port,
             tls: entry.session.tls_summary(),
+            client_identity: entry.session.client_identity(),
             handshake: entry.session.handshake_took(),
             duration: self.now.since(entry.session.started()),
             client_received_bytes,

@@ -1,15 +1,18 @@
 //! One listener's TLS configuration, as one shard owns it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
-use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::time_provider::TimeProvider;
 
+use super::client_verifier::ClientVerifier;
 use super::credentials::Credentials;
 use super::engine::Engine;
+use super::overheard::Overheard;
 use super::policy::{Policy, Version};
 use super::resolver::Resolver;
 use super::tickets::TicketKeys;
@@ -49,7 +52,7 @@ pub fn unix_time() -> u64 {
 /// own) and has its own configuration and ticket keys. It is made to be used from one thread; moving it there is fine.
 pub struct Acceptor {
     config: Arc<ServerConfig>,
-    name_asked: Arc<NameAsked>,
+    overheard: Arc<Overheard>,
 }
 
 impl Acceptor {
@@ -63,15 +66,24 @@ impl Acceptor {
         if versions.is_empty() {
             return Err(SetupError::NoVersion { min: policy.version_min, max: policy.version_max });
         }
-        let name_asked = Arc::new(NameAsked::default());
-        let resolver = Resolver::new(&credentials.identities, policy.strict_sni, Arc::clone(&name_asked))
+        let overheard = Arc::new(Overheard::default());
+        let resolver = Resolver::new(&credentials.identities, policy.strict_sni, Arc::clone(&overheard))
             .map_err(SetupError::Key)?;
         let provider = Arc::new(policy.provider(options.record_limit));
         let clock = Arc::new(Clock(options.unix_time));
+        let library = |reason: &dyn fmt::Display| SetupError::Library(reason.to_string());
+        let verifier: Arc<dyn ClientCertVerifier> = match &credentials.clients {
+            None => Arc::new(NoClientAuth),
+            Some(clients) => Arc::new(ClientVerifier {
+                chain: clients.verifier(&provider).map_err(|error| library(&error))?,
+                rules: clients.rules().clone(),
+                overheard: Arc::clone(&overheard),
+            }),
+        };
         let mut config = ServerConfig::builder_with_details(provider, clock)
             .with_protocol_versions(&versions)
-            .map_err(|error| SetupError::Library(error.to_string()))?
-            .with_no_client_auth()
+            .map_err(|error| library(&error))?
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(resolver));
         config.ignore_client_order = true;
         config.alpn_protocols = policy.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
@@ -86,9 +98,10 @@ impl Acceptor {
         config.send_half_rtt_data = true;
         if let Some(tickets) = &options.tickets {
             config.send_tls13_tickets = 1;
-            config.ticketer = Arc::new(tickets.producer(options.unix_time));
+            config.ticketer =
+                Arc::new(tickets.bound_to(credentials).producer(options.unix_time, Arc::clone(&overheard)));
         }
-        Ok(Self { config: Arc::new(config), name_asked })
+        Ok(Self { config: Arc::new(config), overheard })
     }
 
     /// A connection that has seen no byte yet.
@@ -96,7 +109,7 @@ impl Acceptor {
     pub fn engine(&self) -> Engine {
         let connection = UnbufferedServerConnection::new(Arc::clone(&self.config))
             .expect("only a wrong maximum fragment size fails, and none is set");
-        Engine::new(connection, Arc::clone(&self.name_asked))
+        Engine::new(connection, Arc::clone(&self.overheard))
     }
 }
 
@@ -135,24 +148,6 @@ impl fmt::Display for SetupError {
 }
 
 impl std::error::Error for SetupError {}
-
-/// The server name of the ClientHello looked at last.
-///
-/// rustls shows it to the certificate resolver, and keeps it from whoever drives an unbuffered connection. The
-/// resolver runs inside the engine's call into rustls, so the engine finds here what its own client asked for. One
-/// thread uses it, so the lock is never waited for.
-#[derive(Debug, Default)]
-pub(super) struct NameAsked(Mutex<Option<Box<str>>>);
-
-impl NameAsked {
-    pub(super) fn put(&self, name: Option<&str>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = name.map(Into::into);
-    }
-
-    pub(super) fn take(&self) -> Option<Box<str>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
 
 /// The options' clock, as rustls asks for it.
 #[derive(Debug)]

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError};
 
-use super::acceptor::NameAsked;
+use super::client_verifier::identity_of;
 use super::failure::Failure;
+use super::overheard::{Heard, Overheard};
 use super::summary::Summary;
 use crate::pool::{Pool, SendBuf};
 
@@ -66,8 +67,9 @@ pub struct Opened {
 /// 4. [`Engine::release`] is called with the pool that was given to `open` before the engine is dropped.
 pub struct Engine {
     connection: UnbufferedServerConnection,
-    name_asked: Arc<NameAsked>,
-    server_name: Option<Box<str>>,
+    overheard: Arc<Overheard>,
+    /// What this client has made the callbacks hear.
+    heard: Heard,
     /// Records not opened yet, behind `held` bytes of such as are. Empty, and not the pool's, when there is neither.
     carry: SendBuf,
     /// How many bytes at the front of the carry rustls has read and still points into: the records of a handshake
@@ -82,11 +84,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(connection: UnbufferedServerConnection, name_asked: Arc<NameAsked>) -> Self {
+    pub(super) fn new(connection: UnbufferedServerConnection, overheard: Arc<Overheard>) -> Self {
         Self {
             connection,
-            name_asked,
-            server_name: None,
+            overheard,
+            heard: Heard::default(),
             carry: SendBuf::default(),
             held: 0,
             replies: Vec::new(),
@@ -233,6 +235,9 @@ impl Engine {
         plaintext: &mut impl FnMut(&mut Pool, &[u8]),
     ) -> Result<usize, Failure> {
         let mut done = 0;
+        if self.connection.is_handshaking() {
+            self.overheard.heard().certificates_until = self.heard.certificates_until;
+        }
         loop {
             let status = self.connection.process_tls_records(&mut records[done..]);
             done += status.discard;
@@ -254,16 +259,16 @@ impl Engine {
                 }
                 Ok(other) => unreachable!("early data is off, and there is no other state than {other:?}"),
                 Err(error) => {
-                    self.note_name_asked();
+                    self.note_overheard();
                     let mut failure = Failure::of(&error);
-                    if failure == Failure::UnknownServerName && self.server_name.is_none() {
+                    if failure == Failure::UnknownServerName && self.heard.server_name.is_none() {
                         failure = Failure::NoServerName;
                     }
                     return Err(self.refuse(failure, records.len()));
                 }
             }
         }
-        self.note_name_asked();
+        self.note_overheard();
         Ok(done)
     }
 
@@ -294,13 +299,14 @@ impl Engine {
         }
     }
 
-    /// Takes the name that the client asked for, if rustls has just met it. It must not wait for another engine, also
-    /// when it is a second hello's.
-    fn note_name_asked(&mut self) {
-        if self.connection.is_handshaking()
-            && let Some(name) = self.name_asked.take()
-        {
-            self.server_name = Some(name);
+    /// Takes what the callbacks have heard about this client. It must not wait for another engine, also when it is
+    /// from a second hello.
+    fn note_overheard(&mut self) {
+        if self.connection.is_handshaking() {
+            let mut heard = self.overheard.heard();
+            self.heard.server_name = heard.server_name.take().or(self.heard.server_name.take());
+            self.heard.refused = heard.refused.take().or(self.heard.refused.take());
+            self.heard.certificates_until = heard.certificates_until.take();
         }
     }
 
@@ -410,13 +416,20 @@ impl Engine {
     /// What the handshake agreed on, once it is over.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
-        Summary::of(&self.connection, self.server_name.as_deref())
+        Summary::of(&self.connection, self.heard.server_name.as_deref())
     }
 
     /// The name that the client asked for, in lower case, as soon as its ClientHello is read.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
-        self.server_name.as_deref()
+        self.heard.server_name.as_deref()
+    }
+
+    /// Who the client is, as its certificate says: once that is verified, also when the rules then refuse it.
+    #[must_use]
+    pub fn client_identity(&self) -> Option<Box<str>> {
+        let certificate = self.connection.peer_certificates().and_then(<[_]>::first);
+        certificate.and_then(identity_of).or_else(|| self.heard.refused.clone())
     }
 
     /// Gives the carry back to the pool that it came from and drops what is in it. The engine is good for nothing

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rustls::{Error, PeerIncompatible};
+use rustls::{CertificateError, Error, PeerIncompatible};
 
 /// Why a TLS connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +23,26 @@ pub enum Failure {
     UnknownServerName,
     /// The client asked for no name, and the listener serves by name only.
     NoServerName,
+    /// The listener requires a client certificate, and the client has shown none.
+    ClientCertificateMissing,
+    /// A certificate of the client's chain has expired.
+    ClientCertificateExpired,
+    /// A certificate of the client's chain is not valid yet.
+    ClientCertificateNotYetValid,
+    /// A certificate of the client's chain is revoked.
+    ClientCertificateRevoked,
+    /// No revocation list covers the client's certificate, and one must.
+    ClientCertificateUncovered,
+    /// The revocation list that covers the client's certificate has expired.
+    ClientCrlExpired,
+    /// The client's certificate comes from none of the listener's authorities.
+    ClientCertificateUntrusted,
+    /// A signature in the client's chain, or the one by which the client shows that the certificate is its own, is wrong.
+    ClientSignatureBad,
+    /// The client's certificate is good, and the listener's rules do not let its owner in.
+    ClientNotAllowed,
+    /// The client's certificate is damaged, or not for clients.
+    ClientCertificateBad,
     /// The client ended the connection with this fatal alert, named as in the IANA registry.
     AlertReceived(&'static str),
     /// What the client sent is not TLS, or not well-formed TLS.
@@ -51,6 +71,16 @@ impl Failure {
             Self::Incompatible => "incompatible",
             Self::UnknownServerName => "unknown_server_name",
             Self::NoServerName => "no_server_name",
+            Self::ClientCertificateMissing => "client_certificate_missing",
+            Self::ClientCertificateExpired => "client_certificate_expired",
+            Self::ClientCertificateNotYetValid => "client_certificate_not_yet_valid",
+            Self::ClientCertificateRevoked => "client_certificate_revoked",
+            Self::ClientCertificateUncovered => "client_certificate_uncovered",
+            Self::ClientCrlExpired => "client_crl_expired",
+            Self::ClientCertificateUntrusted => "client_certificate_untrusted",
+            Self::ClientSignatureBad => "client_signature_bad",
+            Self::ClientNotAllowed => "client_not_allowed",
+            Self::ClientCertificateBad => "client_certificate_bad",
             Self::AlertReceived(_) => "alert_received",
             Self::Malformed => "malformed",
             Self::PeerMisbehaved => "peer_misbehaved",
@@ -100,6 +130,23 @@ impl Failure {
             Error::AlertReceived(alert) => Self::AlertReceived(alert_name(u8::from(*alert))),
             Error::DecryptError => Self::DecryptError,
             Error::NoApplicationProtocol => Self::NoSharedProtocol,
+            Error::NoCertificatesPresented => Self::ClientCertificateMissing,
+            Error::InvalidCertRevocationList(_) => Self::ClientCertificateUncovered,
+            Error::InvalidCertificate(problem) => match problem {
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::ClientCertificateExpired,
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    Self::ClientCertificateNotYetValid
+                }
+                CertificateError::Revoked => Self::ClientCertificateRevoked,
+                CertificateError::UnknownRevocationStatus => Self::ClientCertificateUncovered,
+                CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
+                    Self::ClientCrlExpired
+                }
+                CertificateError::UnknownIssuer => Self::ClientCertificateUntrusted,
+                CertificateError::BadSignature => Self::ClientSignatureBad,
+                CertificateError::ApplicationVerificationFailure => Self::ClientNotAllowed,
+                _ => Self::ClientCertificateBad,
+            },
             Error::General(reason) if reason == NO_CERTIFICATE => Self::UnknownServerName,
             Error::General(reason) if reason == NO_SIGNATURE => Self::NoSharedSignature,
             _ => Self::Internal,
@@ -130,6 +177,23 @@ impl fmt::Display for Failure {
             Self::Incompatible => "the client lacks a TLS feature that this listener needs",
             Self::UnknownServerName => "there is no certificate for the name that the client asked for",
             Self::NoServerName => "the client asked for no server name (SNI), which this listener needs",
+            Self::ClientCertificateMissing => "the client has shown no certificate, which this listener requires",
+            Self::ClientCertificateExpired => "the client's certificate has expired",
+            Self::ClientCertificateNotYetValid => "the client's certificate is not valid yet",
+            Self::ClientCertificateRevoked => "the client's certificate is revoked",
+            Self::ClientCertificateUncovered => {
+                "no usable revocation list (client_crl) covers the client's certificate"
+            }
+            Self::ClientCrlExpired => {
+                "the revocation list (client_crl) that covers the client's certificate has expired"
+            }
+            Self::ClientCertificateUntrusted => "the client's certificate comes from no authority of client_ca",
+            Self::ClientSignatureBad => {
+                "a signature of the client or in its certificate is wrong: is it of another authority with the same name as \
+                 one of client_ca?"
+            }
+            Self::ClientNotAllowed => "the client's certificate is good, and no allowed_ rule lets its owner in",
+            Self::ClientCertificateBad => "the client's certificate is damaged, or not made for a TLS client",
             Self::AlertReceived(name) => return write!(f, "the client sent the fatal alert {name}"),
             Self::Malformed => "the client sent bytes that are not well-formed TLS",
             Self::PeerMisbehaved => "the client broke the TLS protocol",

@@ -1,7 +1,7 @@
 //! TLS: the only place that names rustls.
 //!
 //! An [`Identity`] is a certificate chain and its key, read and checked once; [`Credentials`] are all that one listener
-//! has read from files. An [`Acceptor`] belongs to one shard and
+//! has read from files, with [`Clients`] for those it lets in. An [`Acceptor`] belongs to one shard and
 //! one listener; it parses the key again and owns its own configuration and ticket keys, so that a handshake touches
 //! no memory that another shard writes. An [`Engine`] is one connection: ciphertext in, plaintext and ready ciphertext
 //! out.
@@ -14,12 +14,16 @@
 
 mod acceptor;
 mod certificate;
+mod client_rules;
+mod client_verifier;
+mod clients;
 mod credentials;
 mod engine;
 mod failure;
 mod first_bytes;
 mod groups;
 mod identity_error;
+mod overheard;
 mod pem;
 mod policy;
 mod randomness;
@@ -30,6 +34,8 @@ mod tickets;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
 pub use certificate::Identity;
+pub use client_rules::ClientRules;
+pub use clients::{ClientAuth, Clients, ClientsError, Coverage};
 pub use credentials::Credentials;
 pub use engine::{Engine, OpenStatus, Opened};
 pub use failure::Failure;

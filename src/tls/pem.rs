@@ -39,15 +39,24 @@ pub(super) struct PemFile {
 
 impl PemFile {
     pub(super) fn read(path: &Path, role: &'static str) -> Result<Self, IdentityError> {
+        Self::read_at_most(path, role, FILE_BYTES_MAX)
+    }
+
+    /// As [`PemFile::read`], for what may be long: revocation lists.
+    pub(super) fn read_large(path: &Path, role: &'static str) -> Result<Self, IdentityError> {
+        Self::read_at_most(path, role, LARGE_FILE_BYTES_MAX)
+    }
+
+    fn read_at_most(path: &Path, role: &'static str, most: usize) -> Result<Self, IdentityError> {
         let unreadable = |error| IdentityError::Unreadable { role, path: path.into(), error };
         let mut file = File::open(path).map_err(unreadable)?;
         let metadata: fs::Metadata = file.metadata().map_err(unreadable)?;
         // With its final capacity at once, so that no reallocation leaves a copy behind.
-        let capacity = usize::try_from(metadata.len()).unwrap_or(0).min(FILE_BYTES_MAX) + 1;
+        let capacity = usize::try_from(metadata.len()).unwrap_or(0).min(most) + 1;
         let mut text = Zeroizing::new(Vec::with_capacity(capacity));
-        file.by_ref().take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
-        if text.len() > FILE_BYTES_MAX {
-            let reason = format!("the file is larger than {FILE_BYTES_MAX} bytes; it must hold PEM and little else");
+        file.by_ref().take(most as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
+        if text.len() > most {
+            let reason = format!("the file is larger than {most} bytes; it must hold PEM and little else");
             return Err(IdentityError::NotPem { role, path: path.into(), reason });
         }
         if text.iter().all(u8::is_ascii_whitespace) {
@@ -91,10 +100,21 @@ impl PemFile {
         keys.pop().ok_or_else(|| IdentityError::NoKey { path: self.path.clone(), found: self.labels() })
     }
 
+    /// The contents of all sections of one kind, in the file's order.
+    pub(super) fn sections_of(&self, kind: SectionKind) -> Result<Vec<Vec<u8>>, IdentityError> {
+        let sections = self.sections()?.into_iter().filter(|section| section.kind == kind);
+        Ok(sections.map(|section| section.der.to_vec()).collect())
+    }
+
+    /// The whole file, when it is not PEM but DER.
+    pub(super) fn der(&self) -> Option<Vec<u8>> {
+        // DER starts with the tag of a sequence and a length of two bytes or more.
+        matches!(self.text[..], [0x30, 0x81..=0x83, ..]).then(|| self.text.to_vec())
+    }
+
     fn sections(&self) -> Result<Vec<Section>, IdentityError> {
         let not_pem = |reason| IdentityError::NotPem { role: self.role, path: self.path.clone(), reason };
-        // DER starts with the tag of a sequence and a length of two bytes or more.
-        if self.text.starts_with(&[0x30, 0x82]) || self.text.starts_with(&[0x30, 0x81]) {
+        if self.der().is_some() {
             return Err(not_pem(
                 "this is DER; it must be PEM: convert it with `openssl x509` or `openssl pkey` and -inform DER".into(),
             ));
@@ -124,6 +144,8 @@ impl PemFile {
 
 /// A chain of ten certificates has about 20 KB.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
+/// A revocation list has about 40 bytes for each certificate that is revoked.
+const LARGE_FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the sections of a PEM file are an open list; three are keys")]
 const fn key_format(kind: SectionKind) -> Option<KeyFormat> {

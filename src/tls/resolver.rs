@@ -8,8 +8,8 @@ use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::acceptor::NameAsked;
 use super::certificate::Identity;
+use super::overheard::Overheard;
 
 /// Gives each client the certificate for the name it asks for.
 ///
@@ -25,12 +25,12 @@ pub(super) struct Resolver {
     /// The first certificate, and those of other kinds of key that have one of its names.
     stand_in: Vec<Arc<CertifiedKey>>,
     strict: bool,
-    name_asked: Arc<NameAsked>,
+    overheard: Arc<Overheard>,
 }
 
 impl Resolver {
     /// Parses the key of each identity; the error is the library's about one of them.
-    pub(super) fn new(identities: &[Identity], strict: bool, name_asked: Arc<NameAsked>) -> Result<Self, String> {
+    pub(super) fn new(identities: &[Identity], strict: bool, overheard: Arc<Overheard>) -> Result<Self, String> {
         let (mut exact, mut wildcard, mut stand_in) = (HashMap::new(), HashMap::new(), Vec::new());
         let first = identities.first().map(Identity::names).unwrap_or_default();
         for (index, identity) in identities.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Resolver {
         for keys in all {
             keys.sort_by_key(|key| key.key.algorithm() == SignatureAlgorithm::RSA);
         }
-        Ok(Self { exact, wildcard, stand_in, strict, name_asked })
+        Ok(Self { exact, wildcard, stand_in, strict, overheard })
     }
 
     /// Certificates for `name`, the best first.
@@ -65,7 +65,7 @@ impl Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
-        self.name_asked.put(name);
+        self.overheard.heard().server_name = name.map(Into::into);
         let named = name.and_then(|name| verifiable(self.named(name), &hello));
         if self.strict { named } else { named.or_else(|| verifiable(self.stand_in.iter(), &hello)) }
     }

@@ -14,11 +14,16 @@
 //! which costs its owner a full handshake and nothing more.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
 use rustls::server::ProducesTickets;
 use zeroize::Zeroizing;
+
+use super::clients::Clients;
+use super::credentials::Credentials;
+use super::overheard::Overheard;
 
 /// How long one key seals tickets. A ticket is good for at least this long and at most twice as long.
 const EPOCH_SECONDS: u64 = 6 * 60 * 60;
@@ -62,18 +67,26 @@ pub struct TicketKeys {
 impl TicketKeys {
     /// Keys from `secret` for the listener that `binding` stands for.
     ///
-    /// On resumption rustls checks little more than the server name, so the binding must hold whatever else a resumed
-    /// session relies on: the listener's name and how it authenticates clients. Tickets from another binding do not
-    /// decrypt.
+    /// On resumption rustls checks little more than the server name, so the binding must hold the listener's
+    /// name, or what else tells it from others. How it authenticates clients is bound by the acceptor. Tickets from
+    /// another binding do not decrypt.
     #[must_use]
     pub fn new(secret: &TicketSecret, binding: &[u8]) -> Self {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"ringwall session tickets");
         Self { secret: salt.extract(&*secret.0), binding: binding.into() }
     }
 
-    /// The same keys, told the time by `unix_time`, in the form that rustls asks for.
-    pub(super) fn producer(&self, unix_time: fn() -> u64) -> TicketProducer {
-        TicketProducer { keys: self.clone(), unix_time }
+    /// Keys for the same listener as long as it authenticates clients in the same way: with other authorities,
+    /// revocation lists or rules, or none of them, tickets do not decrypt.
+    pub(super) fn bound_to(&self, credentials: &Credentials) -> Self {
+        let clients = credentials.clients.as_ref().map_or([0; 32], Clients::digest);
+        Self { secret: self.secret.clone(), binding: [&self.binding[..], &clients].concat().into() }
+    }
+
+    /// The same keys, told the time by `unix_time`, in the form that rustls asks for. It hears and tells through
+    /// `overheard` how long the client's certificates last.
+    pub(super) fn producer(&self, unix_time: fn() -> u64, overheard: Arc<Overheard>) -> TicketProducer {
+        TicketProducer { keys: self.clone(), unix_time, overheard }
     }
 
     fn key(&self, epoch: u64) -> Option<LessSafeKey> {
@@ -118,9 +131,13 @@ impl fmt::Debug for TicketKeys {
 }
 
 /// One shard's sealer and opener of tickets.
+///
+/// In front of the state that it seals stand 8 bytes: the last second at which the client's certificates are valid, or
+/// all ones where it has shown none. rustls does not look at them again when a session resumes.
 pub(super) struct TicketProducer {
     keys: TicketKeys,
     unix_time: fn() -> u64,
+    overheard: Arc<Overheard>,
 }
 
 impl TicketProducer {
@@ -139,11 +156,18 @@ impl ProducesTickets for TicketProducer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.keys.seal(self.epoch_now(), plain)
+        let until = self.overheard.heard().certificates_until.unwrap_or(u64::MAX);
+        self.keys.seal(self.epoch_now(), &[&until.to_be_bytes(), plain].concat())
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.keys.open(self.epoch_now(), cipher)
+        let mut state = self.keys.open(self.epoch_now(), cipher)?;
+        let until = u64::from_be_bytes(*state.first_chunk()?);
+        if (self.unix_time)() > until {
+            return None;
+        }
+        self.overheard.heard().certificates_until = Some(until);
+        Some(state.split_off(size_of::<u64>()))
     }
 }
 

@@ -1,4 +1,5 @@
 //! What the tests of configuration files share.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,4 +28,18 @@ pub(crate) fn machine() -> Machine {
 /// Reads `text` as `/etc/ringwall.toml` on `machine`.
 pub(crate) fn parse_on(machine: &Machine, text: &str) -> Result<Config, String> {
     Config::parse(text.as_bytes(), Path::new("/etc/ringwall.toml"), machine).map_err(|error| error.to_string())
+}
+
+/// The refusal of a text, without the name of its file.
+pub(crate) fn refusal(text: &str) -> String {
+    match Config::parse(text.as_bytes(), Path::new("f.toml"), &machine()) {
+        Ok(config) => panic!("accepted: {text}\nas: {config:?}"),
+        Err(error) => error.to_string().replacen("f.toml:", "", 1).trim_start().to_owned(),
+    }
+}
+
+/// The refusal of the minimal file with `from` replaced by `to`.
+pub(crate) fn refusal_of_minimal_with(from: &str, to: &str) -> String {
+    assert!(MINIMAL.contains(from), "{from}");
+    refusal(&MINIMAL.replacen(from, to, 1))
 }

@@ -2,6 +2,7 @@
 //! the program's log says about it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clients;
 mod names;
 mod policy;
 mod program;

@@ -1,6 +1,7 @@
 //! The TLS layer against rustls clients and against records forged by hand. Read `traffic.rs` first.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clients;
 mod closing;
 mod failures;
 mod forger;

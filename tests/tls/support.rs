@@ -86,6 +86,25 @@ impl Authority {
         params.signed_by(key, &self.issuer).unwrap()
     }
 
+    /// A list that revokes these serial numbers and is good until the first day of `year`.
+    pub(crate) fn revoke(&self, serials: &[u64], year: i32) -> rcgen::CertificateRevocationList {
+        let revoked = serials.iter().map(|&serial| rcgen::RevokedCertParams {
+            serial_number: serial.into(),
+            revocation_time: rcgen::date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2024, 1, 1),
+            next_update: rcgen::date_time_ymd(year, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap()
+    }
+
     /// A certificate for `redis.test` with `key`, as PEM.
     pub(crate) fn server(&self, key: &KeyPair) -> String {
         self.certify(&server_params(&["redis.test"]), key).pem()
