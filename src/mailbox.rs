@@ -19,24 +19,24 @@ use sync::{AtomicBool, AtomicU64, Consumer, Ordering, Producer, fence};
 
 /// The primitives underneath, exchanged for loom's in model tests.
 mod sync {
-    #[cfg(not(ringwall_loom))]
+    #[cfg(not(feature = "loom"))]
     pub(super) use rtrb::{Consumer, Producer};
-    #[cfg(not(ringwall_loom))]
+    #[cfg(not(feature = "loom"))]
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-    #[cfg(not(ringwall_loom))]
+    #[cfg(not(feature = "loom"))]
     pub(super) fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         rtrb::RingBuffer::new(capacity)
     }
 
-    #[cfg(ringwall_loom)]
+    #[cfg(feature = "loom")]
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-    #[cfg(ringwall_loom)]
+    #[cfg(feature = "loom")]
     pub(super) use modelled::{Consumer, Producer, ring};
 
     /// A stand-in for `rtrb` whose two counters are loom's and have the orderings that `rtrb` gives them. The values
     /// lie in a queue that loom does not see, so it adds no ordering of its own.
-    #[cfg(ringwall_loom)]
+    #[cfg(feature = "loom")]
     mod modelled {
         use std::collections::VecDeque;
         use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! The wake-up protocol and the pending flags under every interleaving and every reordering the memory model allows.
-//! Built only with `RUSTFLAGS="--cfg ringwall_loom"`; a lost wake-up shows as a deadlock.
-#![cfg(ringwall_loom)]
+//! Built only with `--features loom`; a lost wake-up shows as a deadlock.
+#![cfg(feature = "loom")]
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;

@@ -1,5 +1,5 @@
 //! The mailbox against a `VecDeque`, the pending flags against a set, and both under two real threads.
-#![cfg(not(ringwall_loom))]
+#![cfg(not(feature = "loom"))]
 
 use std::collections::{BTreeSet, VecDeque};
 use std::thread;

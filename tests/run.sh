@@ -92,9 +92,9 @@ section "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --profile checks --no-deps --document-private-items
 
 section "model of the mailbox under loom"
-RUSTFLAGS="--cfg ringwall_loom" cargo test --target-dir target/loom --test mailbox_loom
+cargo test --profile checks --features loom --test mailbox_loom
 
 section "style, unit, property, simulation, fuzz smoke and black-box tests"
-FUZZ_SECONDS=30 SIMULATION_SEEDS=300 cargo test --profile checks
+FUZZ_SECONDS=30 cargo test --profile checks
 
 section "passed"
