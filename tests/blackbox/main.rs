@@ -17,6 +17,8 @@ mod abrupt_ends;
 mod byte_exactness;
 mod drain;
 mod idle_crowds;
+mod listeners_and_servers;
+mod logs;
 mod odd_talkers;
 mod orderly_ends;
 mod real_clients;

@@ -33,6 +33,12 @@ impl Setup {
         }
     }
 
+    /// Adds a server to the backend.
+    pub(crate) fn and(mut self, server: impl Into<String>) -> Self {
+        self.servers.push(server.into());
+        self
+    }
+
     /// Adds keys of the listener.
     pub(crate) fn listener(mut self, keys: &str) -> Self {
         self.listener = keys.to_owned();
@@ -88,14 +94,14 @@ impl Setup {
         let told = String::from_utf8_lossy(&told[..length]);
         assert!(told.lines().any(|line| line == "READY=1"), "not ready: {told}\n{}", process.lines().join("\n"));
         let start = process.line(|line| line.contains("\"started\""));
-        let address = listening_on(&start);
+        let address = listening_on(&start, "public");
         Ringwall { process, address, manager, certificates: self.certificates }
     }
 }
 
-/// The address after `public on ` in the line logged at start.
-fn listening_on(line: &str) -> SocketAddr {
-    let rest = line.split("public on ").nth(1).unwrap_or_else(|| panic!("no address in {line}"));
+/// Where the listener `name` listens, according to the line logged at start.
+fn listening_on(line: &str, name: &str) -> SocketAddr {
+    let rest = line.split(&format!("{name} on ")).nth(1).unwrap_or_else(|| panic!("no address in {line}"));
     let address = rest.split([' ', ',', '"']).next().unwrap();
     address.parse().unwrap_or_else(|_| panic!("{address} is no address in {line}"))
 }
@@ -128,6 +134,12 @@ impl Ringwall {
 
     pub(crate) fn dial(&self) -> Dial {
         Dial::new(self.address, self.certificates.roots())
+    }
+
+    /// As [`Self::dial`], to the listener `name`.
+    pub(crate) fn dial_to(&self, name: &str) -> Dial {
+        let start = self.process.line(|line| line.contains("\"started\""));
+        Dial::new(listening_on(&start, name), self.certificates.roots())
     }
 
     /// A connected client.

@@ -1,0 +1,112 @@
+//! What is logged, for whom, and that its reader stalls nobody.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::certificates::Certificates;
+use crate::client::{Dial, End};
+use crate::process::{PATIENCE, now};
+use crate::ringwall::{Ringwall, Setup, binary};
+use crate::server::Server;
+
+/// A child whose output the test reads itself, ended when it is dropped.
+struct Unread(Child);
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_stalls_nobody() {
+    let server = Server::on_unix_socket();
+    let setup = Setup::before(server.address());
+    let folder = setup.certificates.folder();
+    let manager = UnixDatagram::bind(folder.join("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = Command::new(binary());
+    command.arg("run").arg("--config").arg(setup.write()).env("NOTIFY_SOCKET", folder.join("notify"));
+    let mut child = Unread(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    manager.recv(&mut [0; 512]).unwrap();
+    // The line that says where it listens is read, and nothing after it.
+    let mut log = BufReader::with_capacity(1, child.0.stderr.take().unwrap()).lines();
+    let start = log.find_map(|line| line.unwrap().split("public on ").nth(1).map(str::to_owned)).unwrap();
+    let address = start.split(' ').next().unwrap().parse().unwrap();
+    // A pipe holds 64 KiB; each session is a line of some 400 bytes.
+    let dial = Dial::new(address, setup.certificates.roots());
+    for _ in 0..1_000 {
+        let mut client = dial.connect().unwrap();
+        assert_eq!(client.call(&["PING"]), b"+PONG\r\n");
+    }
+    let begin = now();
+    kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn no_payload_and_no_key_is_ever_logged() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).sections("level = \"trace\"\n").start();
+    let mut client = ringwall.client();
+    client.call(&["AUTH", "sesame-opens"]);
+    client.call(&["SET", "private-key-name", "private-value"]);
+    client.call(&["GET", "private-key-name"]);
+    client.end_writing();
+    assert_eq!(client.end(), End::Orderly);
+    ringwall.session_ended("client_closed");
+    let key = fs::read_to_string(ringwall.folder().join("server.key")).unwrap();
+    let key = key.lines().nth(1).unwrap().to_owned();
+    for line in ringwall.process.lines() {
+        for secret in ["sesame-opens", "private-key-name", "private-value", &key] {
+            assert!(!line.contains(secret), "{line}");
+        }
+    }
+}
+
+#[test]
+fn text_is_the_format_for_people_and_the_environment_wins_over_the_level() {
+    let server = Server::on_unix_socket();
+    let certificates = Certificates::new();
+    let path = certificates.folder().join("ringwall.toml");
+    let text = format!(
+        "[[listener]]\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
+         tls = {{ certificate = \"server.crt\", private_key = \"server.key\" }}\n\
+         [[backend]]\nname = \"server\"\nservers = [{:?}]\n[log]\nlevel = \"error\"\n",
+        server.address()
+    );
+    fs::write(&path, text).unwrap();
+    let mut command = Command::new(binary());
+    command.arg("run").arg("--config").arg(&path).env("RINGWALL_LOG", "info").env_remove("NOTIFY_SOCKET");
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Unread(command.spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+    let start = lines.find_map(|line| line.ok().filter(|line| line.contains("started"))).unwrap();
+    assert!(start.contains("INFO started version=") && start.contains("shards="), "{start}");
+}
+
+#[test]
+fn sessions_can_be_left_out_of_the_log() {
+    let server = Server::on_unix_socket();
+    let mut ringwall = Setup::before(server.address()).sections("sessions = false\n").start();
+    ringwall.assert_serves();
+    ringwall.terminate();
+    assert_eq!(ringwall.wait().1.code(), Some(0));
+    assert!(ringwall.process.lines().iter().all(|line| !line.contains("session closed")));
+}
+
+#[test]
+fn the_line_at_start_tells_version_kernel_shards_listeners_and_budgets() {
+    let server = Server::on_unix_socket();
+    let ringwall = Ringwall::before(server.address());
+    let line = ringwall.process.line(|line| line.contains("\"started\""));
+    for field in ["version", "kernel", "shards", "listeners", "max_connections", "session_memory_max", "shard_memory"] {
+        assert!(line.contains(&format!("\"{field}\":")), "{field} is not in {line}");
+    }
+}
