@@ -28,7 +28,10 @@ impl Session {
     }
 
     fn half_close_deadline(&self) -> Option<Time> {
-        let ended = self.client.input != Input::Open || self.backend.input != Input::Open;
+        // A side that takes nothing more has ended as well. Its own end is not heard while receiving from it is paused,
+        // and a peer that does not read could keep it paused for ever.
+        let ended =
+            [&self.client, &self.backend].iter().any(|leg| leg.input != Input::Open || leg.output == Output::Broken);
         (self.phase == Phase::Relaying && ended).then(|| self.last_moved + self.options.half_close_timeout)
     }
 
@@ -55,8 +58,13 @@ impl Session {
             self.phase_deadline = None;
             self.handle_phase_timeout(turn);
         } else if has_come(self.half_close_deadline()) {
-            self.reason = Some(CloseReason::HalfCloseTimeout);
-            self.close(CloseReason::HalfCloseTimeout, turn);
+            let reason = match (self.client.output, self.backend.output) {
+                (Output::Broken, _) => CloseReason::ClientReset,
+                (_, Output::Broken) => CloseReason::BackendReset,
+                _ => CloseReason::HalfCloseTimeout,
+            };
+            self.reason = Some(reason);
+            self.close(reason, turn);
         } else if has_come(self.idle_deadline()) {
             self.close(CloseReason::IdleTimeout, turn);
         } else if has_come(self.drain_deadline()) {

@@ -211,6 +211,24 @@ fn a_failed_send_to_the_client_does_not_end_what_the_client_still_says() {
 }
 
 #[test]
+fn a_client_that_is_gone_does_not_wait_for_ever_behind_a_backend_that_does_not_read() {
+    let mut world = World::connected(&Credentials::new(), options());
+    world.blocked = [true, true];
+    world.client_says(&[b'x'; 300_000]);
+    world.receive(Side::Backend, b"+OK\r\n");
+    world.complete_send(Side::Client, Some(Err(ECONNRESET)));
+    world.settle();
+    world.wait(Duration::from_secs(29));
+    assert_eq!(world.session.reason(), None);
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.session.reason(), Some(CloseReason::ClientReset));
+    world.wait(Duration::from_secs(2));
+    world.unblock(Side::Backend);
+    assert!(world.closed);
+    world.bury();
+}
+
+#[test]
 fn a_backend_that_closes_on_us_still_has_its_last_words_delivered() {
     let mut world = World::connected(&Credentials::new(), options());
     world.blocked[1] = true;
