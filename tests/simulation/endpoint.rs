@@ -58,10 +58,14 @@ pub(crate) enum Settled {
 #[derive(Debug, Default)]
 pub(crate) struct Endpoint {
     arrived: VecDeque<u8>,
+    /// Bytes that have ever arrived.
+    arrived_total: u64,
     /// In order; each with the time of its arrival.
     transit: VecDeque<(Time, Segment)>,
     /// Bytes of data in `transit`.
     transit_bytes: usize,
+    /// Something has happened here since somebody last asked.
+    pub(crate) changed: bool,
     ended: bool,
     reset: bool,
     error: Option<Errno>,
@@ -92,6 +96,11 @@ impl Endpoint {
         self.arrived.len() + self.transit_bytes
     }
 
+    /// Bytes that have ever arrived, read or not.
+    pub(crate) const fn arrived_total(&self) -> u64 {
+        self.arrived_total
+    }
+
     /// Lets what is due arrive, as far as `receive_bytes_max` lets it.
     pub(crate) fn settle(&mut self, now: Time, receive_bytes_max: usize) -> Settled {
         let mut settled = Settled::Quietly;
@@ -108,6 +117,7 @@ impl Endpoint {
                     let room = receive_bytes_max.saturating_sub(self.arrived.len()).min(bytes.len());
                     self.arrived.extend(&bytes[..room]);
                     bytes.drain(..room);
+                    self.arrived_total += room as u64;
                     self.transit_bytes -= room;
                     if !bytes.is_empty() {
                         break;
@@ -181,5 +191,9 @@ impl Endpoint {
 
     pub(crate) const fn is_reset(&self) -> bool {
         self.reset
+    }
+    /// Whether a FIN has come.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended
     }
 }

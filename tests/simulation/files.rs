@@ -148,6 +148,18 @@ impl Files {
         *mark = pushed;
     }
 
+    /// The connections of open sockets.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = EndpointId> {
+        self.open.values().filter_map(|file| match file {
+            File::Socket(socket) => socket.endpoint,
+            File::Listener(_) | File::Event(_) => None,
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
     /// How many sockets are open.
     pub(crate) fn sockets(&self) -> usize {
         self.open.values().filter(|file| matches!(file, File::Socket(_))).count()

@@ -377,15 +377,18 @@ impl Driver for SimDriver {
         if self.sim.world().settings.enter_advances_time {
             self.sleep(wait);
         }
+        self.account();
         let mut world = self.sim.world();
-        world.drivers[self.id.0].sleep = match wait {
-            Wait::Until(time) if self.completions.is_empty() => Sleep::Until(time),
+        let sleep = match wait {
+            Wait::Until(time) if self.completions.is_empty() && time > world.now() => Sleep::Until(time),
             Wait::Forever if self.completions.is_empty() => Sleep::Forever,
             Wait::No | Wait::Until(_) | Wait::Forever => Sleep::Awake,
         };
-        drop(world);
-        self.account();
-        Ok(())
+        // A signal may end a wait with nothing to show for it.
+        let interrupted = sleep != Sleep::Awake && world.chance(|settings| settings.interrupted_wait);
+        let sleep = if interrupted { Sleep::Awake } else { sleep };
+        world.drivers[self.id.0].sleep = sleep;
+        if sleep == Sleep::Awake { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     fn next_completion(&mut self) -> Option<Completion> {

@@ -9,8 +9,10 @@
 //! - [`Settings`] says how large and how rough the world is.
 //!
 //! Two ways to drive it. With `enter_advances_time`, a driver's `enter` moves time until something completes, as if the
-//! thread slept: for one driver and a test that acts between its calls. Without it, `enter` never waits: the test
-//! runs what [`Sim::is_runnable`] says is not asleep, and moves time with [`Sim::advance`] when nothing is.
+//! thread slept: for one driver and a test that acts between its calls. Without it, many users of drivers take turns
+//! on one thread: an `enter` that has to wait fails with `WouldBlock`, which ends its user's turn at the very point
+//! where a thread would be asleep. The test repeats the turn when [`Sim::is_runnable`] says that it would wake, and
+//! moves time with [`Sim::advance_to`] when nobody is awake.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the simulation")]
 
@@ -26,7 +28,7 @@ mod sim;
 mod world;
 
 pub(crate) use kernel::SimDriver;
-pub(crate) use peer::{Peer, Read, Server};
+pub(crate) use peer::{Peer, Read, Server, Witness};
 pub(crate) use rng::Rng;
 pub(crate) use settings::Settings;
 pub(crate) use sim::{DriverId, Sim};

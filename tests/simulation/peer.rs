@@ -61,9 +61,24 @@ impl Peer {
         drop(self);
     }
 
+    /// Whether something has happened at this end since the last call: bytes came, room came, or an end.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.sim.world().endpoint(self.id).changed)
+    }
+
+    /// What can be asked of the connection also when this end is gone.
+    pub(crate) fn witness(&self) -> Witness {
+        Witness { sim: self.sim.clone(), id: self.id }
+    }
+
     /// Its own address, as the process under test sees it; `None` for unix sockets.
     pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
         self.sim.world().endpoint(self.id).local
+    }
+
+    /// The address of the end that the process under test has; `None` for unix sockets.
+    pub(crate) fn remote_address(&self) -> Option<std::net::SocketAddr> {
+        self.sim.world().endpoint(self.id).remote
     }
 }
 
@@ -72,6 +87,44 @@ impl Drop for Peer {
         if self.open && !std::thread::panicking() {
             self.sim.world().close_end(self.id);
         }
+    }
+}
+
+/// Sees both ends of a connection.
+pub(crate) struct Witness {
+    sim: Sim,
+    id: EndpointId,
+}
+
+impl Witness {
+    /// Bytes that this end has sent and that have arrived in the kernel of the process under test.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.sim.world().endpoint(self.id.other()).arrived_total()
+    }
+
+    /// Whether the process under test has a socket for it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.sim.world().files.connections().any(|id| id == self.id.other())
+    }
+
+    /// Bytes for this end that it has not read, and that are still on the way to it.
+    pub(crate) fn unread(&self) -> usize {
+        self.sim.world().endpoint(self.id).outstanding()
+    }
+
+    /// Whether a FIN has come to this end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.sim.world().endpoint(self.id).has_ended()
+    }
+
+    /// Whether a reset has gone from this end.
+    pub(crate) fn has_cut(&self) -> bool {
+        self.sim.world().endpoint(self.id).reset_sent
+    }
+
+    /// Whether a reset has come to this end.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.sim.world().endpoint(self.id).is_reset()
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) late_cancel: u16,
     /// What was sent just before a reset does not arrive, although there was room for it.
     pub(crate) reset_loses_data: u16,
+    /// A wait ends although nothing has happened.
+    pub(crate) interrupted_wait: u16,
     /// Whether `enter` moves time when it has to wait.
     pub(crate) enter_advances_time: bool,
     /// Whether a lease that is out when `enter` is called is a broken duty.
@@ -80,6 +82,7 @@ impl Settings {
             accept_error: 0,
             late_cancel: 0,
             reset_loses_data: 0,
+            interrupted_wait: 0,
             enter_advances_time: false,
             leases_home_each_turn: true,
         }
@@ -91,7 +94,7 @@ impl Settings {
         let rng = &mut rng;
         let mut rate =
             |max: u16| if rng.chance(500) { u16::try_from(rng.below(u64::from(max))).unwrap_or(0) } else { 0 };
-        let rates = [rate(700), rate(400), rate(400), rate(100), rate(100), rate(100), rate(700), rate(500)];
+        let rates = [rate(700), rate(400), rate(400), rate(100), rate(100), rate(100), rate(700), rate(500), rate(200)];
         let delay = |rng: &mut Rng, micros: u64| {
             if rng.chance(800) { Duration::from_micros(rng.below(micros)) } else { Duration::ZERO }
         };
@@ -116,6 +119,7 @@ impl Settings {
             accept_error: rates[5],
             late_cancel: rates[6],
             reset_loses_data: rates[7],
+            interrupted_wait: rates[8],
             ..Self::calm(seed)
         }
     }

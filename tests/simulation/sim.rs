@@ -96,12 +96,22 @@ impl Sim {
         sleeps.chain(world.next_time()).min()
     }
 
-    /// Moves time to where something happens next. False when nothing ever will.
-    pub(crate) fn advance(&self) -> bool {
-        let Some(next) = self.next_time() else { return false };
-        let now = self.now();
-        self.world().advance_to(next.max(now));
-        true
+    /// Whether nothing is on the way and the kernel has nothing left to do.
+    pub(crate) fn is_still(&self) -> bool {
+        self.world().next_time().is_none()
+    }
+
+    /// When a driver's user wakes if nothing happens; `None` when it is awake, or asleep for good.
+    pub(crate) fn wakes_at(&self, driver: DriverId) -> Option<Time> {
+        match self.world().drivers[driver.0].sleep {
+            Sleep::Until(time) => Some(time),
+            Sleep::Awake | Sleep::Forever => None,
+        }
+    }
+
+    /// Moves time to `time`, with all that happens meanwhile.
+    pub(crate) fn advance_to(&self, time: Time) {
+        self.world().advance_to(time);
     }
 
     /// Moves time by `duration`, with all that happens meanwhile.
@@ -110,13 +120,28 @@ impl Sim {
         self.world().advance_to(until);
     }
 
-    /// Panics unless every lease is home, nothing is in flight, and every socket is closed.
-    pub(crate) fn assert_all_home(&self) {
-        let world = self.world();
-        for (number, driver) in world.drivers.iter().enumerate() {
-            assert!(driver.leases == 0, "driver {number}: {} leases are not home", driver.leases);
-            assert!(driver.in_flight == 0, "driver {number}: {} operations in flight", driver.in_flight);
-        }
-        assert!(world.files.sockets() == 0, "{} sockets are open", world.files.sockets());
+    /// Receive buffers that a driver's user holds.
+    pub(crate) fn leases(&self, driver: DriverId) -> usize {
+        self.world().drivers[driver.0].leases
+    }
+
+    /// Operations of a driver that have not ended.
+    pub(crate) fn in_flight(&self, driver: DriverId) -> usize {
+        self.world().drivers[driver.0].in_flight
+    }
+
+    /// How many files the process under test has open.
+    pub(crate) fn open_files(&self) -> usize {
+        self.world().files.len()
+    }
+
+    /// How many sockets of the process under test are open.
+    pub(crate) fn open_sockets(&self) -> usize {
+        self.world().files.sockets()
+    }
+
+    /// How many sockets of the process under test are connected and have `address` as their own, or as their peer's.
+    pub(crate) fn sockets_of(&self, address: &Address) -> (usize, usize) {
+        self.world().sockets_of(address)
     }
 }

@@ -203,6 +203,7 @@ impl World {
         let at = self.kernel_time();
         let writable = self.room(id) > 0;
         let end = &mut self.endpoints[id.0];
+        end.changed = true;
         let (readable, writable) = (end.is_readable(), writable || end.is_broken());
         for (ready, waiter) in [(readable, &mut end.receiver), (writable, &mut end.sender)] {
             wake(&mut self.agenda, at, waiter.as_mut().filter(|_| ready));
@@ -413,6 +414,14 @@ impl World {
             Sleep::Forever => false,
         };
         due || state.rings > 0 || !state.woken.is_empty()
+    }
+
+    /// How many open sockets have `address` as their own, and how many as their peer's.
+    pub(crate) fn sockets_of(&self, address: &Address) -> (usize, usize) {
+        let Address::Tcp(address) = address else { return (0, 0) };
+        let ends = || self.files.connections().map(|id| &self.endpoints[id.0]);
+        let own = ends().filter(|end| end.local == Some(*address)).count();
+        (own, ends().filter(|end| end.remote == Some(*address)).count())
     }
 
     pub(crate) fn close_file(&mut self, fd: Fd) {
