@@ -1,0 +1,242 @@
+//! What one seed stands for: the machine, the configuration, the peers and the mishaps of one run.
+
+use std::time::Duration;
+
+use ringwall::io::Address;
+use ringwall::session::{self, coalescer::Threshold};
+
+use crate::script::ClientScript;
+use crate::simulation::{Rng, Settings};
+
+/// What a server does with connection attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Accept,
+    Refuse,
+    Ignore,
+}
+
+/// What befalls the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// A server changes its mind about connections.
+    Answers(usize, Answer),
+    /// The process may have only this many files more than it has, until the next such mishap.
+    FilesLeft(usize),
+    /// The machine stands still for so long.
+    Jump(Duration),
+    /// Some client's connection is cut.
+    CutClient,
+    /// Some server's connection is cut.
+    CutBackend,
+    /// The process is told to end in good order.
+    Drain(Duration),
+    /// The process is told to end at once.
+    Stop,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ListenerPlan {
+    pub(crate) address: Address,
+    pub(crate) backend: usize,
+    pub(crate) connections_max: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) calm: bool,
+    pub(crate) settings: Settings,
+    pub(crate) shards: u16,
+    pub(crate) listeners: Vec<ListenerPlan>,
+    /// The servers of each backend, by their number.
+    pub(crate) backends: Vec<Vec<usize>>,
+    pub(crate) servers: Vec<Address>,
+    pub(crate) connections_max: u64,
+    pub(crate) session: session::Options,
+    pub(crate) memory_bytes: usize,
+    pub(crate) mailbox_orders: usize,
+    pub(crate) pending_hints: usize,
+    pub(crate) events: usize,
+    pub(crate) clients: Vec<ClientScript>,
+    /// Bytes that all servers together say unasked.
+    pub(crate) unasked_bytes: usize,
+    /// In the order of their time from the start.
+    pub(crate) mishaps: Vec<(Duration, Mishap)>,
+    /// Chances in thousandths that somebody who could go on is not let, by who it is.
+    pub(crate) laziness: [u16; 5],
+}
+
+fn tcp(port: u16) -> Address {
+    Address::Tcp(([127, 0, 0, 1], port).into())
+}
+
+/// Servers, and who belongs to which backend.
+fn servers(rng: &mut Rng, backends: usize) -> (Vec<Address>, Vec<Vec<usize>>) {
+    let mut servers = Vec::new();
+    let groups = (0..backends).map(|backend| {
+        let count = 1 + rng.index(2);
+        let group = servers.len()..servers.len() + count;
+        for number in group.clone() {
+            let port = u16::try_from(7000 + number).expect("few servers");
+            let unix = || Address::Unix(format!("/run/server-{backend}-{number}.sock").into());
+            servers.push(if rng.chance(300) { unix() } else { tcp(port) });
+        }
+        group.collect()
+    });
+    let groups = groups.collect();
+    (servers, groups)
+}
+
+impl Plan {
+    /// Nothing fails, limits are far away, and the proxy is told to end when its clients are done.
+    pub(crate) fn calm(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0xca1a);
+        let rng = &mut rng;
+        let (servers, backends) = servers(rng, 1);
+        let mut budget = 300_000;
+        let clients = (0..rng.size(5)).map(|_| ClientScript::calm(rng, 0, &mut budget)).collect();
+        Self {
+            seed,
+            calm: true,
+            settings: Settings {
+                network_delay_max: Duration::from_micros(rng.below(500)),
+                kernel_delay_max: Duration::from_micros(rng.below(50)),
+                leases_home_each_turn: false,
+                ..Settings::calm(seed)
+            },
+            shards: u16::try_from(rng.size(3)).expect("few shards"),
+            listeners: vec![ListenerPlan { address: tcp(6380), backend: 0, connections_max: 100 }],
+            backends,
+            servers,
+            connections_max: 100,
+            session: session::Options {
+                send_buffer_bytes: 256 * 1024,
+                coalesce: Threshold::Bytes(64 * 1024),
+                handshake_timeout: Duration::from_secs(10),
+                connect_timeout: Duration::from_secs(5),
+                half_close_timeout: Duration::from_secs(30),
+                idle_timeout: None,
+            },
+            memory_bytes: 16 << 20,
+            mailbox_orders: 64,
+            pending_hints: 64,
+            events: 64,
+            clients,
+            unasked_bytes: 0,
+            mishaps: vec![(Duration::from_secs(60), Mishap::Drain(Duration::from_secs(30)))],
+            laziness: [0; 5],
+        }
+    }
+
+    /// Everything may fail, and every limit is near.
+    pub(crate) fn rough(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x0006_0759);
+        let rng = &mut rng;
+        let backends_count = rng.size(2);
+        let (servers, backends) = servers(rng, backends_count);
+        let listeners = (0..rng.size(2)).map(|number| ListenerPlan {
+            address: tcp(u16::try_from(6380 + number).expect("few listeners")),
+            backend: rng.index(backends_count),
+            connections_max: if rng.chance(300) { rng.below(4) } else { 100 },
+        });
+        let listeners = listeners.collect::<Vec<_>>();
+        let settings = settings(rng, seed);
+        // Small segments are many events.
+        let mut budget = rng.size((settings.segment_bytes_max * 1500).clamp(20_000, 500_000));
+        let clients = (0..rng.size(10)).map(|_| {
+            let listener = rng.index(listeners.len());
+            ClientScript::rough(rng, listener, &mut budget)
+        });
+        let clients = clients.collect();
+        let mut mishaps = mishaps(rng, servers.len());
+        mishaps.push(end(rng));
+        mishaps.sort_by_key(|&(at, _)| at);
+        Self {
+            seed,
+            calm: false,
+            settings,
+            shards: u16::try_from(rng.size(3)).expect("few shards"),
+            listeners,
+            backends,
+            servers,
+            connections_max: if rng.chance(300) { rng.below(6) } else { 100 },
+            session: session(rng),
+            memory_bytes: 1 << (14 + rng.below(11)),
+            mailbox_orders: if rng.chance(300) { rng.size(3) } else { 64 },
+            pending_hints: if rng.chance(300) { rng.size(3) } else { 64 },
+            events: if rng.chance(200) { rng.size(4) } else { 256 },
+            clients,
+            unasked_bytes: rng.size(budget.max(1)),
+            mishaps,
+            laziness: std::array::from_fn(|_| if rng.chance(300) { 950 >> rng.below(4) } else { 0 }),
+        }
+    }
+
+    /// The world that `seed` stands for: one in five is calm.
+    pub(crate) fn draw(seed: u64) -> Self {
+        if seed.is_multiple_of(5) { Self::calm(seed) } else { Self::rough(seed) }
+    }
+}
+
+fn settings(rng: &mut Rng, seed: u64) -> Settings {
+    let rough = Settings::rough(seed);
+    Settings {
+        segment_bytes_max: rough.segment_bytes_max.max(1 << rng.below(12)),
+        // Handshakes that wait for their turn keep their buffers.
+        leases_home_each_turn: false,
+        ..rough
+    }
+}
+
+fn session(rng: &mut Rng) -> session::Options {
+    let mut millis = |least: u64, most: u64| Duration::from_millis(least + rng.below(most - least));
+    let (handshake_timeout, connect_timeout) = (millis(500, 10_000), millis(200, 5_000));
+    let (half_close_timeout, idle_timeout) = (millis(500, 30_000), millis(1_000, 30_000));
+    session::Options {
+        send_buffer_bytes: 1 << (10 + rng.below(9)),
+        coalesce: match rng.below(6) {
+            0 => Threshold::Off,
+            1 => Threshold::Unbounded,
+            _ => Threshold::Bytes(1 << (7 + rng.below(13))),
+        },
+        handshake_timeout,
+        connect_timeout,
+        half_close_timeout,
+        idle_timeout: rng.chance(200).then_some(idle_timeout),
+    }
+}
+
+fn mishaps(rng: &mut Rng, servers: usize) -> Vec<(Duration, Mishap)> {
+    let mut mishaps = Vec::new();
+    let at = |rng: &mut Rng| Duration::from_micros(rng.below(4_000_000));
+    if rng.chance(400) {
+        for _ in 0..rng.size(4) {
+            let answer = [Answer::Accept, Answer::Refuse, Answer::Ignore][rng.index(3)];
+            let when = if rng.chance(300) { Duration::ZERO } else { at(rng) };
+            mishaps.push((when, Mishap::Answers(rng.index(servers), answer)));
+        }
+    }
+    if rng.chance(200) {
+        mishaps.push((at(rng), Mishap::FilesLeft(rng.index(3))));
+        mishaps.push((at(rng) + Duration::from_secs(4), Mishap::FilesLeft(1000)));
+    }
+    if rng.chance(200) {
+        let jump = Duration::from_millis(rng.below(20_000));
+        mishaps.push((at(rng), Mishap::Jump(jump)));
+    }
+    if rng.chance(300) {
+        for _ in 0..rng.size(3) {
+            mishaps.push((at(rng), if rng.chance(500) { Mishap::CutClient } else { Mishap::CutBackend }));
+        }
+    }
+    mishaps
+}
+
+/// Every run ends; some in the middle of everything.
+fn end(rng: &mut Rng) -> (Duration, Mishap) {
+    let at = if rng.chance(600) { Duration::from_secs(90) } else { Duration::from_micros(rng.below(4_000_000)) };
+    let timeout = if rng.chance(200) { Duration::ZERO } else { Duration::from_millis(rng.below(30_000)) };
+    (at, if rng.chance(100) { Mishap::Stop } else { Mishap::Drain(timeout) })
+}

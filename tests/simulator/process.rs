@@ -1,0 +1,144 @@
+//! The process under test: real shards and a real dispatcher, tied together as the server does it.
+
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
+
+use ringwall::dispatcher::{self, Dispatcher, REFUSALS_MAX};
+use ringwall::events::events;
+use ringwall::io::{Driver as _, SocketOptions};
+use ringwall::load::LoadCell;
+use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
+use ringwall::shard::links::{BusyMeter, Links};
+use ringwall::shard::{self, Shard};
+use ringwall::tls::{self, Acceptor, Identity, TicketKeys, TicketSecret};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::control::Control;
+use crate::plan::Plan;
+use crate::script::Language;
+use crate::simulation::{DriverId, Sim, SimDriver};
+
+/// The listeners' certificate. Ed25519: its signatures all have one length, and so has all that is sent.
+struct Credentials {
+    identity: Identity,
+    certificate: CertificateDer<'static>,
+}
+
+static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec!["ringwall.test".into()]).unwrap();
+    parameters.serial_number = Some(rcgen::SerialNumber::from(vec![1]));
+    let certificate = parameters.self_signed(&key).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (chain_file, key_file) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+    std::fs::write(&chain_file, certificate.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    let identity = Identity::load(&chain_file, &key_file).unwrap();
+    Credentials { identity, certificate: certificate.der().clone() }
+});
+
+/// The configuration of clients that speak one version of TLS. Clients of one run share it, and resume sessions.
+pub(crate) fn client_config(language: Language) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CREDENTIALS.certificate.clone()).unwrap();
+    let version = if language == Language::Tls12 { &rustls::version::TLS12 } else { &rustls::version::TLS13 };
+    let config = ClientConfig::builder_with_protocol_versions(&[version]);
+    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// A thread of the process.
+pub(crate) struct Thread<T> {
+    /// `None` once it has ended.
+    pub(crate) body: Option<T>,
+    pub(crate) driver: DriverId,
+}
+
+pub(crate) struct Process {
+    pub(crate) shards: Vec<Thread<Shard<SimDriver>>>,
+    pub(crate) dispatcher: Thread<Dispatcher<SimDriver>>,
+    /// Descriptors that are open as long as the process lives.
+    pub(crate) sockets_of_its_own: usize,
+}
+
+impl Process {
+    pub(crate) fn start(plan: &Plan, sim: &Sim) -> (Self, Control) {
+        let wake = sim.eventfd();
+        let doorbell = Doorbell::new();
+        let event_ring = || events(plan.events, doorbell.clone(), wake);
+        let dispatcher_doorbell = Doorbell::new();
+        let dispatcher_driver = sim.driver();
+        let dispatcher_id = dispatcher_driver.id();
+        let (mut shards, mut ports, mut receivers) = (vec![], vec![], vec![]);
+        for id in 0..plan.shards {
+            let (sender, receiver) = event_ring();
+            receivers.push(receiver);
+            let (mailbox_sender, mailbox_receiver) = mailbox(plan.mailbox_orders);
+            let (publisher, reader) = pending_flags(slots(plan), plan.pending_hints);
+            let load = Arc::new(LoadCell::new(plan.listeners.len() + 1));
+            let links = Links {
+                mailbox: mailbox_receiver,
+                pending: publisher,
+                load: Arc::clone(&load),
+                dispatcher_doorbell: dispatcher_doorbell.clone(),
+                dispatcher: dispatcher_driver.ring_handle(),
+                events: sender,
+                meter: BusyMeter::default(),
+            };
+            let driver = sim.driver();
+            let (driver_id, ring) = (driver.id(), driver.ring_handle());
+            shards.push(Thread { body: Some(shard(plan, id, driver, links)), driver: driver_id });
+            ports.push(dispatcher::Port { mailbox: mailbox_sender, ring, load, pending: reader });
+        }
+        let (sender, receiver) = event_ring();
+        receivers.push(receiver);
+        let (commands, command_receiver) = mailbox(8);
+        let (near, far) = sim.pair();
+        let links =
+            dispatcher::Links { commands: command_receiver, wake: near, doorbell: dispatcher_doorbell, events: sender };
+        let listeners = plan.listeners.iter().map(|listener| dispatcher::Listener {
+            socket: sim.listen(&listener.address),
+            connections_max: listener.connections_max,
+        });
+        let listeners = listeners.collect();
+        let options = dispatcher::Options { connections_max: plan.connections_max, seed: plan.seed };
+        let dispatcher = Dispatcher::new(options, dispatcher_driver, links, listeners, ports);
+        let process = Self {
+            shards,
+            dispatcher: Thread { body: Some(dispatcher), driver: dispatcher_id },
+            sockets_of_its_own: 1,
+        };
+        (process, Control::new(sim.clone(), receivers, doorbell, wake, commands, far))
+    }
+}
+
+/// Placement may send every client to one shard.
+fn slots(plan: &Plan) -> u32 {
+    u32::try_from(plan.connections_max + REFUSALS_MAX).expect("few connections")
+}
+
+fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriver> {
+    let options = shard::Options {
+        id,
+        slots_max: slots(plan) as usize,
+        memory_bytes: plan.memory_bytes,
+        socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None },
+        seed: plan.seed + u64::from(id),
+    };
+    let session = Rc::new(plan.session.clone());
+    let secret = TicketSecret::from_bytes([7; 32]);
+    let listeners = plan.listeners.iter().map(|listener| {
+        let tickets = Some(TicketKeys::new(&secret, listener.address.to_string().as_bytes()));
+        let options = tls::Options { tickets, ..tls::Options::default() };
+        shard::Listener {
+            acceptor: Acceptor::new(&CREDENTIALS.identity, &options).unwrap(),
+            backend: u16::try_from(listener.backend).expect("few backends"),
+            session: Rc::clone(&session),
+        }
+    });
+    let backends = (0..).zip(&plan.backends).map(|(number, servers): (usize, _)| shard::Backend {
+        name: format!("backend {number}"),
+        servers: servers.iter().map(|&server| plan.servers[server].clone()).collect(),
+    });
+    Shard::new(options, driver, links, listeners.collect(), backends.collect())
+}

@@ -1,0 +1,118 @@
+//! What must be true when a run is over: every session's end is told once and truly, and everything is home.
+
+use ringwall::events::CloseRecord;
+
+use crate::backend::Backend;
+use crate::client::Client;
+use crate::run::Run;
+use crate::script::Leave;
+
+impl Run {
+    pub(crate) fn check_end(&self) {
+        for (client, backend) in self.pairs() {
+            assert!(backend.heard.bytes <= client.said(), "what was never said is heard");
+            assert!(client.heard.bytes <= backend.said, "what was never said is heard");
+        }
+        if self.stopped {
+            return;
+        }
+        assert_eq!(self.sim.open_sockets(), self.process.sockets_of_its_own, "sockets are left open");
+        assert_eq!(self.control.drainings, 1, "the log says once that accepting is over");
+        let sessions: u64 = self.reports.iter().map(|report| report.tally.sessions).sum();
+        let told = self.control.closed.len() as u64 + self.control.dropped();
+        assert_eq!(told, sessions, "sessions whose end is told, and sessions");
+        if self.control.dropped() > 0 {
+            return;
+        }
+        let cut_off: u64 = self.reports.iter().map(|report| report.cut_off).sum();
+        let told = self.control.closed.iter().filter(|record| record.reason == "cut_off").count() as u64;
+        assert_eq!(told, cut_off, "sessions that are told as cut off, and counted so");
+        for client in &self.clients {
+            let records = self.control.closed.iter().filter(|record| record.client == client.address);
+            let records = records.collect::<Vec<_>>();
+            assert!(records.len() <= 1, "the end of client {} is told {} times", client.number, records.len());
+            assert!(!client.shook_hands || records.len() == 1, "the end of client {} is not told", client.number);
+            for record in records {
+                let backend = self.pairs().find(|(paired, _)| paired.number == client.number);
+                let story = Story { run: self, client, backend: backend.map(|(_, backend)| backend), record };
+                story.check();
+            }
+        }
+    }
+}
+
+/// A session as all who took part remember it.
+struct Story<'a> {
+    run: &'a Run,
+    client: &'a Client,
+    backend: Option<&'a Backend>,
+    record: &'a CloseRecord,
+}
+
+impl Story<'_> {
+    fn check(&self) {
+        let Self { client, record, .. } = self;
+        let reason = record.reason;
+        let who = format!("client {}, {reason}", client.number);
+        assert!(self.is_true(), "{who}: that is not what happened; {record:?}");
+        assert!(client.received <= record.client_sent_bytes, "{who}: more heard than sent");
+        assert!(record.client_received_bytes <= client.sent, "{who}: more received than said");
+        if let Some(backend) = self.backend {
+            assert!(backend.heard.bytes <= record.server_sent_bytes, "{who}: the server heard more than was sent");
+            assert!(record.server_received_bytes <= backend.said, "{who}: more received than the server said");
+            assert_eq!(record.server_local_port, backend.port, "{who}: the port that the server sees");
+            self.check_delivery(backend, &who);
+        }
+    }
+
+    /// What was received before an end is delivered.
+    fn check_delivery(&self, backend: &Backend, who: &str) {
+        let Self { client, record, .. } = self;
+        let by_client = ["client_closed", "client_truncated", "client_reset", "tls_failed"].contains(&record.reason);
+        let heard_out = backend.left.is_none_or(|(_, left)| backend.end.is_some_and(|(_, ended)| ended <= left));
+        if by_client && heard_out {
+            let delivered = backend.heard.bytes + backend.witness.unread() as u64;
+            assert_eq!(delivered, client.said_for_good(), "{who}: the server has not got all that was said");
+        }
+        let by_backend = ["backend_closed", "backend_reset"].contains(&record.reason);
+        let stayed = !matches!(client.left, Some(Leave::Close | Leave::Reset)) || client.end.is_some();
+        if by_backend && stayed && client.witness.unread() == 0 && !client.witness.was_cut() && !client.junk_said {
+            assert_eq!(client.heard.bytes, backend.said_for_good(), "{who}: the client has not got all that was said");
+            let cut = record.reason == "backend_reset";
+            assert_eq!(client.goodbye_heard, !cut, "{who}: close_notify");
+        }
+    }
+
+    /// Whether the reason is what happened.
+    fn is_true(&self) -> bool {
+        let Self { run, client, backend, record } = self;
+        let session = &run.plan.session;
+        let client_gone = client.left.is_some() || client.witness.has_cut();
+        let backend_left =
+            |cut: bool| backend.is_some_and(|backend| backend.left.is_some() && backend.witness.has_cut() == cut);
+        match record.reason {
+            "client_closed" => client.goodbye_said,
+            "client_truncated" | "client_reset" | "handshake_aborted" => client_gone,
+            "backend_closed" => backend.is_none() || backend_left(false),
+            "backend_reset" => backend.is_none() || backend_left(true),
+            "handshake_timeout" => record.duration >= session.handshake_timeout,
+            "handshake_failed" | "plaintext" => !client.speaks_tls(),
+            "tls_failed" => client.junk_said,
+            "backend_unreachable" => !run.plan.calm && client.has_been_told("-ERR ringwall cannot reach the server"),
+            "too_many_connections" => !run.plan.calm && client.has_been_told("-ERR max number of clients reached\r\n"),
+            "idle_timeout" => session.idle_timeout.is_some_and(|timeout| record.duration >= timeout),
+            "half_close_timeout" => record.duration >= session.half_close_timeout,
+            "drained" => run.drained.is_some() && record.duration >= std::time::Duration::from_millis(100),
+            "cut_off" => run.drained.is_some(),
+            _ => false,
+        }
+    }
+}
+
+impl Client {
+    /// Whether it has heard this answer, or has not listened.
+    fn has_been_told(&self, error: &str) -> bool {
+        let listened = self.left.is_none() && self.witness.unread() == 0 && !self.witness.was_cut();
+        !listened || self.error.starts_with(error.as_bytes()) && self.goodbye_heard
+    }
+}
