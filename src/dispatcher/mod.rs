@@ -274,8 +274,8 @@ impl<D: Driver> Dispatcher<D> {
             Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
         });
         let cut_off = match self.phase {
-            Phase::Stopping { cut_off_at } | Phase::Draining { cut_off_at } => Some(cut_off_at),
-            Phase::Accepting | Phase::CutOff | Phase::Ended => None,
+            Phase::Draining { cut_off_at } => Some(cut_off_at),
+            Phase::Accepting | Phase::Stopping { .. } | Phase::CutOff | Phase::Ended => None,
         };
         let pending = (!self.pending.is_empty()).then_some(self.pending_check_at);
         let retry = retries.then(|| self.now + RETRY);
