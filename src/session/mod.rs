@@ -237,20 +237,20 @@ impl Session {
         }
         self.client.queue_replies(turn);
         self.out_of_budget = false;
+        // What comes behind the end of the handshake in one read is not part of it.
+        if self.phase == Phase::Handshaking && !self.is_handshaking() {
+            self.handle_handshake_done(turn);
+        }
         match opened.status {
             OpenStatus::Drained => {}
             OpenStatus::Budget => self.out_of_budget = true,
             OpenStatus::Closed => self.end_client(CloseReason::ClientClosed, Input::Ended, turn),
             OpenStatus::Failed(failure) => return self.fail_client(failure, turn),
         }
-        if self.phase == Phase::Handshaking {
-            if !self.is_handshaking() {
-                self.handle_handshake_done(turn);
-            } else if self.client.input != Input::Open {
-                self.reason = Some(CloseReason::HandshakeAborted);
-                self.client.end_output(true, turn);
-                self.linger(turn);
-            }
+        if self.phase == Phase::Handshaking && self.client.input != Input::Open {
+            self.reason = Some(CloseReason::HandshakeAborted);
+            self.client.end_output(true, turn);
+            self.linger(turn);
         }
     }
 

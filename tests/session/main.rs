@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod breaks;
 mod examples;
 mod properties;
 mod world;

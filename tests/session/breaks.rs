@@ -1,0 +1,39 @@
+//! What a session does when a peer breaks the rules or a connection breaks down.
+
+use ringwall::session::close::CloseReason;
+use ringwall::session::{Options, Refusal, Session, Side};
+
+use crate::world::{Credentials, World, options};
+
+/// A record of application data that no key has sealed.
+const JUNK: &[u8] = b"\x17\x03\x03\x00\x20this is no ciphertext, 32 bytes!";
+
+/// A session that has answered the client's hello.
+fn greeted(options: Options, refusal: Option<Refusal>) -> World {
+    let mut world = World::with_refusal(&Credentials::new(), options, refusal);
+    let hello = world.client.take_ciphertext();
+    world.receive(Side::Client, &hello);
+    assert!(!world.client.tls.is_handshaking());
+    world
+}
+
+fn assert_tls_failed(world: &World) {
+    let reason = world.session.reason();
+    assert!(matches!(reason, Some(CloseReason::TlsFailed(_))), "{reason:?}");
+}
+
+#[test]
+fn junk_right_behind_the_handshake_and_a_request_does_not_undo_them() {
+    let mut world = greeted(options(), None);
+    world.client_is_raw = true;
+    world.client.write(b"SET a 1\r\n");
+    let wire = [world.client.take_ciphertext(), JUNK.to_vec()].concat();
+    world.receive(Side::Client, &wire);
+    assert_tls_failed(&world);
+    assert!(world.session.handshake_took().is_some());
+    assert_eq!(world.dials, 1);
+    world.turn(Session::handle_connected);
+    assert_eq!(world.to_backend, b"SET a 1\r\n");
+    assert!(world.fin_to_backend);
+    world.bury();
+}
