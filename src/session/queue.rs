@@ -132,6 +132,12 @@ impl SendQueue {
         let sealed = transport.seal(plaintext, buffer);
         let added = buffer.len() - before;
         self.ready_bytes += added;
+        // A seal that failed may leave the buffer that was taken for it: nothing is no send.
+        if before + added == 0
+            && let Some(unused) = self.ready.pop_back()
+        {
+            pool.give(unused);
+        }
         sealed
     }
 

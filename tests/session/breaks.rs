@@ -1,6 +1,7 @@
 //! What a session does when a peer breaks the rules or a connection breaks down.
 
 use ringwall::session::close::CloseReason;
+use ringwall::session::coalescer::Threshold;
 use ringwall::session::{Options, Refusal, Session, Side};
 
 use crate::world::{Credentials, World, options};
@@ -35,5 +36,19 @@ fn junk_right_behind_the_handshake_and_a_request_does_not_undo_them() {
     world.turn(Session::handle_connected);
     assert_eq!(world.to_backend, b"SET a 1\r\n");
     assert!(world.fin_to_backend);
+    world.bury();
+}
+
+#[test]
+fn an_error_that_cannot_be_sealed_any_more_is_not_sent_as_nothing() {
+    let without_coalescing = Options { coalesce: Threshold::Off, ..options() };
+    let mut world = greeted(without_coalescing, Some(Refusal::TooManyConnections));
+    world.client_is_raw = true;
+    let wire = [world.client.take_ciphertext(), JUNK.to_vec()].concat();
+    let before = world.sends_to_client.len();
+    world.receive(Side::Client, &wire);
+    // The alert: header 5, level and description 2, content type 1, tag 16.
+    assert_eq!(world.sends_to_client[before..], [24]);
+    assert!(world.fin_to_client);
     world.bury();
 }

@@ -191,6 +191,7 @@ impl World {
         let in_flight = &mut self.in_flight[index(side)];
         assert!(in_flight.is_none(), "two sends in flight to {side:?}");
         assert!(!self.closed, "a send after the close");
+        assert!(!buffer.is_empty(), "a send of nothing");
         match side {
             Side::Client => {
                 assert!(!self.fin_to_client, "a send behind FIN");
