@@ -4,7 +4,7 @@
 //! failure of the backend stays visible to the client.
 
 use super::close::CloseReason;
-use super::leg::{Input, Output};
+use super::leg::Input;
 use super::timing::LINGER;
 use super::transport::{SealError, Transport};
 use super::{Phase, Session, Side, Turn};
@@ -48,8 +48,7 @@ impl Session {
         match side {
             Side::Client => self.handle_client_end(error, turn),
             Side::Backend => {
-                // A send that met the failure first has taken the error away: what then looks like FIN is none.
-                let failed = error.is_some() || self.backend.output == Output::Broken;
+                let failed = error.is_some() || self.backend.has_failed();
                 self.backend.input = Input::Eof;
                 if failed {
                     self.reason.get_or_insert(CloseReason::BackendReset);
@@ -63,7 +62,7 @@ impl Session {
     }
 
     fn handle_client_end(&mut self, error: Option<Errno>, turn: &mut Turn<'_>) {
-        let failed = error.is_some() || self.client.output == Output::Broken;
+        let failed = error.is_some() || self.client.has_failed();
         if failed {
             self.client.break_output(turn);
         }

@@ -36,6 +36,8 @@ pub(super) struct Leg {
     pub(super) queue: SendQueue,
     pub(super) input: Input,
     pub(super) output: Output,
+    /// The last send ended before its data did.
+    pub(super) cut_short: bool,
     /// Receiving from this side is paused until the other side's queue has drained to half its high-water mark.
     pub(super) paused: bool,
     pub(super) received_bytes: u64,
@@ -49,6 +51,7 @@ impl Leg {
             queue: SendQueue::new(threshold),
             input: Input::Open,
             output: Output::Open,
+            cut_short: false,
             paused: false,
             received_bytes: 0,
             sent_bytes: 0,
@@ -103,6 +106,11 @@ impl Leg {
     /// Whether nothing more goes to this side or comes from it.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.input, Input::Eof) && self.is_output_over()
+    }
+
+    /// Whether a send has met a failed connection. The kernel tells of a failure once: what then looks like FIN is none.
+    pub(super) const fn has_failed(&self) -> bool {
+        matches!(self.output, Output::Broken) || self.cut_short
     }
 
     /// Whether nothing more goes to this side.

@@ -284,6 +284,7 @@ impl Session {
         let leg = self.leg_mut(side);
         let sent = result.unwrap_or(0);
         leg.sent_bytes += sent as u64;
+        leg.cut_short = sent < buffer.len();
         leg.queue.sent(buffer, sent, turn.pool);
         if result.is_err() || leg.output == leg::Output::Broken {
             leg.break_output(turn);

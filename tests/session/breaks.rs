@@ -1,10 +1,13 @@
 //! What a session does when a peer breaks the rules or a connection breaks down.
 
+use ringwall::io::Errno;
 use ringwall::session::close::CloseReason;
 use ringwall::session::coalescer::Threshold;
 use ringwall::session::{Options, Refusal, Session, Side};
 
 use crate::world::{Credentials, World, options};
+
+const EPIPE: Errno = Errno(32);
 
 /// A record of application data that no key has sealed.
 const JUNK: &[u8] = b"\x17\x03\x03\x00\x20this is no ciphertext, 32 bytes!";
@@ -50,5 +53,18 @@ fn an_error_that_cannot_be_sealed_any_more_is_not_sent_as_nothing() {
     // The alert: header 5, level and description 2, content type 1, tag 16.
     assert_eq!(world.sends_to_client[before..], [24]);
     assert!(world.fin_to_client);
+    world.bury();
+}
+
+#[test]
+fn an_end_after_a_send_that_was_cut_short_is_a_cut_too() {
+    let mut world = World::connected(&Credentials::new(), options());
+    world.blocked[1] = true;
+    world.client_says(b"PING\r\n");
+    world.complete_send(Side::Backend, Some(Ok(3)));
+    world.end(Side::Backend, None);
+    assert!(world.fin_to_client && !world.client.closed);
+    assert_eq!(world.session.reason(), Some(CloseReason::BackendReset));
+    world.complete_send(Side::Backend, Some(Err(EPIPE)));
     world.bury();
 }
