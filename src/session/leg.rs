@@ -103,6 +103,14 @@ impl Leg {
         self.queue.discard(turn.pool);
     }
 
+    /// Waits for nothing more of this side.
+    pub(super) fn give_up(&mut self, turn: &mut Turn<'_>) {
+        self.input = Input::Eof;
+        if self.output != Output::Ended {
+            self.break_output(turn);
+        }
+    }
+
     /// Whether nothing more goes to this side or comes from it.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.input, Input::Eof) && self.is_output_over()

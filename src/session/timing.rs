@@ -80,18 +80,13 @@ impl Session {
                 self.linger(turn);
             }
             Phase::Connecting => self.abandon_due = true,
-            Phase::Relaying | Phase::Refusing | Phase::Closing => self.give_up(turn),
-            Phase::Closed => {}
-        }
-    }
-
-    /// Nothing more is waited for.
-    fn give_up(&mut self, turn: &mut Turn<'_>) {
-        for leg in [&mut self.client, &mut self.backend] {
-            leg.input = Input::Eof;
-            if leg.output != Output::Ended {
-                leg.break_output(turn);
+            // The client's time is over. What it had said is still carried to a backend that goes on.
+            Phase::Relaying if self.backend.input != Input::Eof => self.client.give_up(turn),
+            Phase::Relaying | Phase::Refusing | Phase::Closing => {
+                self.client.give_up(turn);
+                self.backend.give_up(turn);
             }
+            Phase::Closed => {}
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a session does when a peer breaks the rules or a connection breaks down.
 
+use std::time::Duration;
+
 use ringwall::io::Errno;
 use ringwall::session::close::CloseReason;
 use ringwall::session::coalescer::Threshold;
@@ -53,6 +55,25 @@ fn an_error_that_cannot_be_sealed_any_more_is_not_sent_as_nothing() {
     // The alert: header 5, level and description 2, content type 1, tag 16.
     assert_eq!(world.sends_to_client[before..], [24]);
     assert!(world.fin_to_client);
+    world.bury();
+}
+
+#[test]
+fn a_slow_backend_still_gets_what_a_client_said_before_it_broke_tls() {
+    let mut world = World::connected(&Credentials::new(), options());
+    world.client_is_raw = true;
+    world.blocked[1] = true;
+    world.client_says(b"SET a 1\r\n");
+    world.client_says(b"SET b 2\r\n");
+    world.receive(Side::Client, JUNK);
+    assert!(world.fin_to_client);
+    world.wait(Duration::from_secs(10));
+    world.unblock(Side::Backend);
+    assert_eq!(world.to_backend, b"SET a 1\r\nSET b 2\r\n");
+    assert!(world.fin_to_backend && !world.closed);
+    assert_tls_failed(&world);
+    world.end(Side::Backend, None);
+    assert!(world.closed);
     world.bury();
 }
 
