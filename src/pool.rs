@@ -137,6 +137,13 @@ impl Pool {
         buffer
     }
 
+    /// A buffer of `capacity` bytes and no more, for one that may wait beside many others. It is allocated and not
+    /// kept.
+    pub fn take_exactly(&mut self, capacity: usize) -> SendBuf {
+        self.lent_bytes += capacity;
+        SendBuf::with_capacity(capacity)
+    }
+
     /// Takes a buffer back, whatever it still holds.
     pub fn give(&mut self, mut buffer: SendBuf) {
         self.lent_bytes -= buffer.capacity();

@@ -355,7 +355,7 @@ impl Session {
 
     fn update_backpressure(&mut self, turn: &mut Turn<'_>) {
         let high = self.options.send_buffer_bytes;
-        let (for_client, for_backend) = (self.client.queue.bytes(), self.backend.queue.bytes());
+        let (for_client, for_backend) = (self.client.queue.weight(), self.backend.queue.weight());
         for (from, held) in [(&mut self.client, for_backend), (&mut self.backend, for_client)] {
             if held >= high && !from.paused {
                 from.paused = true;

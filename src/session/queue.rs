@@ -40,6 +40,16 @@ impl SendQueue {
         self.corked() + self.ready_bytes + self.in_flight_bytes
     }
 
+    /// What counts against the high-water mark. With coalescing off whatever is added waits in a buffer of its own,
+    /// however small it is, so there it is the buffers that count.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        if self.threshold.is_off() {
+            return self.in_flight_bytes + self.ready.iter().map(SendBuf::capacity).sum::<usize>();
+        }
+        self.bytes()
+    }
+
     /// Whether everything has been sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -142,7 +152,7 @@ impl SendQueue {
     }
 
     /// The last ready buffer when it has room for `bytes` more, else a new one behind it. With coalescing off every
-    /// addition has a buffer, and so a send, of its own.
+    /// addition has a buffer, and so a send, of its own, made to measure.
     fn ready_with_room(&mut self, bytes: usize, pool: &mut Pool) -> &mut SendBuf {
         let joins = !self.threshold.is_off()
             && self.ready.back_mut().is_some_and(|last| {
@@ -152,7 +162,8 @@ impl SendQueue {
                 last.room() >= bytes
             });
         if !joins {
-            self.ready.push_back(pool.take(bytes));
+            let buffer = if self.threshold.is_off() { pool.take_exactly(bytes) } else { pool.take(bytes) };
+            self.ready.push_back(buffer);
         }
         let last = self.ready.len() - 1;
         &mut self.ready[last]

@@ -89,3 +89,21 @@ fn an_end_after_a_send_that_was_cut_short_is_a_cut_too() {
     world.complete_send(Side::Backend, Some(Err(EPIPE)));
     world.bury();
 }
+
+#[test]
+fn without_coalescing_many_small_chunks_for_a_client_that_does_not_read_stop_at_the_mark_too() {
+    let mark = 65_536;
+    let without_coalescing = Options { coalesce: Threshold::Off, send_buffer_bytes: mark, ..options() };
+    let mut world = World::connected(&Credentials::new(), without_coalescing);
+    world.blocked[0] = true;
+    let mut chunks = 0;
+    while world.session.wants_receive(Side::Backend, false) {
+        world.receive(Side::Backend, b"+OK\r\n");
+        chunks += 1;
+    }
+    let held = world.pool.lent_bytes();
+    assert!((mark / 2..mark + 4_096).contains(&held), "{held} bytes are held for {chunks} chunks");
+    world.unblock(Side::Client);
+    assert_eq!(world.client.plaintext, b"+OK\r\n".repeat(chunks));
+    world.bury();
+}
