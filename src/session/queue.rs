@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use crate::metrics::Tally;
-use crate::pool::{LARGE_BYTES, Pool, SendBuf};
+use crate::pool::{LARGE_BYTES, Pool, SMALL_BYTES, SendBuf};
 use crate::session::coalescer::{FlushReason, Threshold, Verdict};
 use crate::session::transport::{SealError, Transport};
 
@@ -152,7 +152,7 @@ impl SendQueue {
     }
 
     /// The last ready buffer when it has room for `bytes` more, else a new one behind it. With coalescing off every
-    /// addition has a buffer, and so a send, of its own, made to measure.
+    /// addition has a buffer, and so a send, of its own.
     fn ready_with_room(&mut self, bytes: usize, pool: &mut Pool) -> &mut SendBuf {
         let joins = !self.threshold.is_off()
             && self.ready.back_mut().is_some_and(|last| {
@@ -162,7 +162,9 @@ impl SendQueue {
                 last.room() >= bytes
             });
         if !joins {
-            let buffer = if self.threshold.is_off() { pool.take_exactly(bytes) } else { pool.take(bytes) };
+            // A small addition would weigh a page of the high-water mark; for a large one the pool's sizes fit well enough.
+            let to_measure = self.threshold.is_off() && bytes <= SMALL_BYTES;
+            let buffer = if to_measure { pool.take_exactly(bytes) } else { pool.take(bytes) };
             self.ready.push_back(buffer);
         }
         let last = self.ready.len() - 1;

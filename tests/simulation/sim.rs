@@ -109,6 +109,14 @@ impl Sim {
         }
     }
 
+    /// Moves time to where something happens next. False when nothing ever will.
+    pub(crate) fn advance(&self) -> bool {
+        let Some(next) = self.next_time() else { return false };
+        let now = self.now();
+        self.world().advance_to(next.max(now));
+        true
+    }
+
     /// Moves time to `time`, with all that happens meanwhile.
     pub(crate) fn advance_to(&self, time: Time) {
         self.world().advance_to(time);
@@ -143,5 +151,15 @@ impl Sim {
     /// How many sockets of the process under test are connected and have `address` as their own, or as their peer's.
     pub(crate) fn sockets_of(&self, address: &Address) -> (usize, usize) {
         self.world().sockets_of(address)
+    }
+
+    /// Panics unless every lease is home, nothing is in flight, and every socket is closed.
+    pub(crate) fn assert_all_home(&self) {
+        let world = self.world();
+        for (number, driver) in world.drivers.iter().enumerate() {
+            assert!(driver.leases == 0, "driver {number}: {} leases are not home", driver.leases);
+            assert!(driver.in_flight == 0, "driver {number}: {} operations in flight", driver.in_flight);
+        }
+        assert!(world.files.sockets() == 0, "{} sockets are open", world.files.sockets());
     }
 }

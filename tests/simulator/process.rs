@@ -21,7 +21,7 @@ use crate::simulation::{DriverId, Sim, SimDriver};
 
 /// The listeners' certificate. Ed25519: its signatures all have one length, and so has all that is sent.
 struct Credentials {
-    identity: Identity,
+    server: tls::Credentials,
     certificate: CertificateDer<'static>,
 }
 
@@ -34,8 +34,8 @@ static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
     let (chain_file, key_file) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
     std::fs::write(&chain_file, certificate.pem()).unwrap();
     std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let identity = Identity::load(&chain_file, &key_file).unwrap();
-    Credentials { identity, certificate: certificate.der().clone() }
+    let server = Identity::load(&chain_file, &key_file).unwrap().into();
+    Credentials { server, certificate: certificate.der().clone() }
 });
 
 /// The configuration of clients that speak one version of TLS. Clients of one run share it, and resume sessions.
@@ -131,7 +131,7 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
         let tickets = Some(TicketKeys::new(&secret, listener.address.to_string().as_bytes()));
         let options = tls::Options { tickets, ..tls::Options::default() };
         shard::Listener {
-            acceptor: Acceptor::new(&CREDENTIALS.identity, &options).unwrap(),
+            acceptor: Acceptor::new(&CREDENTIALS.server, &options).unwrap(),
             backend: u16::try_from(listener.backend).expect("few backends"),
             session: Rc::clone(&session),
         }
