@@ -88,13 +88,16 @@ fi
 section "clippy"
 cargo clippy --profile checks --all-targets -- -D warnings
 
+section "style"
+cargo test --profile checks --test tidy
+
 section "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --profile checks --no-deps --document-private-items
 
 section "model of the mailbox under loom"
 cargo test --profile checks --features loom --test mailbox_loom
 
-section "style, unit, property, simulation, fuzz smoke and black-box tests"
+section "unit, property, simulation, fuzz smoke and black-box tests"
 FUZZ_SECONDS=30 cargo test --profile checks
 
 section "passed"
