@@ -203,24 +203,29 @@ fn a_busy_server_is_reached_with_another_try() {
     assert!(matches!(driver.next_completion().unwrap().outcome, Outcome::Connected(Ok(()))));
 }
 
+/// A thread would not come back from this enter now.
+fn fall_asleep(driver: &mut SimDriver, wait: Wait) {
+    assert_eq!(driver.enter(wait).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
 #[test]
 fn a_driver_sleeps_until_its_time_or_until_it_is_woken() {
     let sim = Sim::new(Settings::calm(1));
     let (mut sleeper, mut other) = (sim.driver(), sim.driver());
     assert!(sim.is_runnable(sleeper.id()));
     let until = sim.now() + Duration::from_millis(5);
-    sleeper.enter(Wait::Until(until)).unwrap();
-    other.enter(Wait::Forever).unwrap();
+    fall_asleep(&mut sleeper, Wait::Until(until));
+    fall_asleep(&mut other, Wait::Forever);
     assert!(!sim.is_runnable(sleeper.id()) && !sim.is_runnable(other.id()));
     assert!(sim.advance());
     assert_eq!(sim.now(), until);
     assert!(sim.is_runnable(sleeper.id()) && !sim.is_runnable(other.id()));
     let ring = other.ring_handle();
     sleeper.push(Token(0), Op::Ring { ring });
-    sleeper.enter(Wait::Forever).unwrap();
+    fall_asleep(&mut sleeper, Wait::Forever);
     assert!(!sim.is_runnable(sleeper.id()) && sim.is_runnable(other.id()));
     other.enter(Wait::Forever).unwrap();
     assert!(matches!(other.next_completion().unwrap().outcome, Outcome::Rung));
-    other.enter(Wait::Forever).unwrap();
+    fall_asleep(&mut other, Wait::Forever);
     assert!(!sim.advance(), "nothing is left to happen");
 }

@@ -1,0 +1,68 @@
+//! What the benches' connections are made with: an ECDSA P-256 certificate, and clients that speak TLS 1.3 with
+//! AES-128-GCM.
+#![allow(dead_code, reason = "each bench uses a part of it")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+
+/// The name in the certificate.
+pub(crate) const SERVER_NAME: &str = "ringwall.bench";
+
+/// A certificate and its key as files, and clients that trust it.
+pub(crate) struct Credentials {
+    folder: TempDir,
+    /// What every client is made with.
+    pub(crate) client: Arc<ClientConfig>,
+}
+
+impl Credentials {
+    /// Makes a key and signs its certificate with it.
+    pub(crate) fn new() -> Self {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
+        let certificate = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])
+            .and_then(|params| params.self_signed(&key))
+            .expect("a certificate");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        write(&folder.path().join("server.crt"), &certificate.pem());
+        write(&folder.path().join("server.key"), &key.serialize_pem());
+
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).expect("the certificate is one");
+        let provider = CryptoProvider {
+            cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+            ..aws_lc_rs::default_provider()
+        };
+        let mut client = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&TLS13])
+            .expect("the suite is one of TLS 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        client.resumption = Resumption::disabled();
+        Self { folder, client: Arc::new(client) }
+    }
+
+    /// The folder of `server.crt` and `server.key`.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Adds a file that only its owner can read.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder().join(name);
+        write(&path, text);
+        path
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).expect("the folder takes a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");
+}

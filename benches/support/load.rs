@@ -1,0 +1,201 @@
+//! TLS clients that keep requests outstanding: each reply that is complete lets the next request go.
+#![allow(dead_code, reason = "each bench uses a part of it")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall::io::sys::now;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustls::ClientConfig;
+
+use crate::tls_client::TlsClient;
+
+/// Ciphertext read in one go.
+const READ_BYTES: usize = 128 * 1024;
+
+/// Nothing takes longer than this: a proxy that does not answer within it has lost a byte.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How many clients there are and what they ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Connections.
+    pub(crate) clients: usize,
+    /// Requests that each has outstanding.
+    pub(crate) outstanding: usize,
+    /// Bytes of each request.
+    pub(crate) request_bytes: usize,
+    /// Bytes of each reply.
+    pub(crate) reply_bytes: usize,
+}
+
+/// What the clients have seen since they were connected.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Bytes of replies.
+    pub(crate) reply_bytes: u64,
+    /// Records with requests.
+    pub(crate) records_sent: u64,
+    /// Records with replies.
+    pub(crate) records_received: u64,
+}
+
+/// The clients.
+pub(crate) struct Load {
+    shape: Shape,
+    poll: OwnedFd,
+    events: Vec<Event>,
+    clients: Vec<Client>,
+    seen: Seen,
+    /// Plaintext of requests, and their ciphertext, of one client at a time.
+    requests: Vec<u8>,
+    output: Vec<u8>,
+    input: Vec<u8>,
+}
+
+struct Client {
+    stream: TcpStream,
+    tls: TlsClient,
+    /// The start of a record.
+    carry: Vec<u8>,
+    /// Bytes of replies that are still to come.
+    awaited: usize,
+}
+
+impl Load {
+    /// Connects the clients and shakes hands, one after the other.
+    pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>, shape: Shape) -> Self {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+        let clients: Vec<_> = (0..shape.clients).map(|_| Client::connect(address, config)).collect();
+        for (index, client) in (0..).zip(&clients) {
+            epoll::add(&poll, &client.stream, EventData::new_u64(index), EventFlags::IN)
+                .expect("a socket can be polled");
+        }
+        Self {
+            shape,
+            poll,
+            events: Vec::with_capacity(shape.clients),
+            clients,
+            seen: Seen::default(),
+            requests: vec![b'q'; shape.outstanding * shape.request_bytes],
+            output: Vec::new(),
+            input: vec![0; READ_BYTES],
+        }
+    }
+
+    /// What has been seen so far.
+    pub(crate) const fn seen(&self) -> Seen {
+        self.seen
+    }
+
+    /// Replies so far; the last of them may be in parts.
+    pub(crate) fn replies(&self) -> f64 {
+        self.seen.reply_bytes as f64 / self.shape.reply_bytes as f64
+    }
+
+    /// Keeps requests outstanding for this long; afterwards they still are.
+    pub(crate) fn run_for(&mut self, duration: Duration) {
+        self.send_first();
+        let deadline = now() + duration;
+        while now() < deadline {
+            self.turn(true);
+        }
+    }
+
+    /// Keeps requests outstanding until `replies` more have come, and then takes what is still to come.
+    pub(crate) fn run_until_answered(&mut self, replies: u64) {
+        self.send_first();
+        let enough = self.seen.reply_bytes + replies * self.shape.reply_bytes as u64;
+        while self.seen.reply_bytes < enough {
+            self.turn(true);
+        }
+        while self.clients.iter().any(|client| client.awaited > 0) {
+            self.turn(false);
+        }
+    }
+
+    fn send_first(&mut self) {
+        for index in 0..self.clients.len() {
+            self.top_up(index);
+        }
+    }
+
+    /// Serves the clients that have something to read. They ask for more unless that is over.
+    fn turn(&mut self, asks: bool) {
+        let timeout = Timespec::try_from(ANSWER_TIMEOUT).expect("it is short");
+        epoll::wait(&self.poll, spare_capacity(&mut self.events), Some(&timeout)).expect("an epoll can be waited for");
+        assert!(!self.events.is_empty(), "no reply within {ANSWER_TIMEOUT:?}");
+        while let Some(event) = self.events.pop() {
+            let index = usize::try_from(event.data.u64()).expect("an index");
+            self.receive(index);
+            if asks {
+                self.top_up(index);
+            }
+        }
+    }
+
+    fn receive(&mut self, index: usize) {
+        let Self { clients, input, output, seen, .. } = self;
+        let Client { stream, tls, carry, awaited } = &mut clients[index];
+        let begun = carry.len();
+        input[..begun].copy_from_slice(carry);
+        carry.clear();
+        let received = match stream.read(&mut input[begun..]) {
+            Ok(0) => panic!("the proxy has closed a connection"),
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => panic!("a connection is broken: {error}"),
+        };
+        let all = &mut input[..begun + received];
+        output.clear();
+        let done = tls.open(all, output, |plaintext| {
+            seen.records_received += 1;
+            seen.reply_bytes += plaintext.len() as u64;
+            *awaited = awaited.checked_sub(plaintext.len()).expect("no more comes than was asked for");
+        });
+        carry.extend_from_slice(&all[done..]);
+        assert!(output.is_empty(), "the load is too short for new keys");
+    }
+
+    /// Asks for as many replies as are not outstanding, in one record.
+    fn top_up(&mut self, index: usize) {
+        let Self { shape, clients, requests, output, seen, .. } = self;
+        let Client { stream, tls, awaited, .. } = &mut clients[index];
+        let wanted = shape.outstanding - awaited.div_ceil(shape.reply_bytes);
+        if wanted == 0 {
+            return;
+        }
+        output.clear();
+        tls.seal(&requests[..wanted * shape.request_bytes], output);
+        stream.write_all(output).expect("the few requests outstanding fit the socket's buffer");
+        *awaited += wanted * shape.reply_bytes;
+        seen.records_sent += 1;
+    }
+}
+
+impl Client {
+    fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        let mut stream = TcpStream::connect(address).expect("the proxy listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        let mut tls = TlsClient::new(config);
+        let (mut input, mut output, mut filled) = (vec![0; READ_BYTES], Vec::new(), 0);
+        loop {
+            let done = tls.open(&mut input[..filled], &mut output, |_| panic!("a reply to nothing"));
+            input.copy_within(done..filled, 0);
+            filled -= done;
+            stream.write_all(&output).expect("the proxy reads");
+            output.clear();
+            if !tls.is_handshaking() {
+                break;
+            }
+            filled += stream.read(&mut input[filled..]).expect("the proxy answers");
+        }
+        stream.set_nonblocking(true).expect("a socket");
+        Self { stream, tls, carry: input[..filled].to_vec(), awaited: 0 }
+    }
+}
