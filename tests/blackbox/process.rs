@@ -141,9 +141,18 @@ fn tail(lines: &[String]) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// Runs a program to its end, gives it `input`, and returns whether it succeeded with all it wrote.
-pub(crate) fn run(mut command: Command, input: &[u8]) -> (bool, String) {
-    let name = command.get_program().to_string_lossy().into_owned();
+/// Runs a program to its end, gives it `input`, and returns whether it succeeded with all it wrote. One that does not
+/// end is ended after five minutes, and has not succeeded.
+pub(crate) fn run(program: Command, input: &[u8]) -> (bool, String) {
+    let name = program.get_program().to_string_lossy().into_owned();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after", "5", "300"]).arg(program.get_program()).args(program.get_args());
+    for (variable, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(variable, value),
+            None => command.env_remove(variable),
+        };
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}; see tests/run.sh"));
     let mut stdin = child.stdin.take().unwrap();
