@@ -116,7 +116,7 @@ fn big_pipelines_in_both_directions_do_not_lock_each_other() {
 #[test]
 fn an_impatient_client_that_never_reads_its_handshake_is_dropped_in_time() {
     let server = Server::on_unix_socket();
-    let ringwall = Setup::before(server.address()).sections("[limits]\nhandshake_timeout = \"300ms\"\n").start();
+    let ringwall = Setup::before(server.address()).sections("[limits]\nhandshake_timeout = \"4s\"\n").start();
     let dial = ringwall.dial();
     let silent = dial.socket().unwrap();
     let mut half = dial.socket().unwrap();
