@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use crate::metrics::Tally;
-use crate::pool::{LARGE_BYTES, Pool, SMALL_BYTES, SendBuf};
+use crate::pool::{LARGE_BYTES, Pool, SendBuf};
 use crate::session::coalescer::{FlushReason, Threshold, Verdict};
 use crate::session::transport::{SealError, Transport};
 
@@ -40,14 +40,11 @@ impl SendQueue {
         self.corked() + self.ready_bytes + self.in_flight_bytes
     }
 
-    /// What counts against the high-water mark. With coalescing off whatever is added waits in a buffer of its own,
-    /// however small it is, so there it is the buffers that count.
+    /// What counts against the high-water mark: of what waits behind the send in flight, the buffers and not only the
+    /// bytes in them.
     #[must_use]
     pub fn weight(&self) -> usize {
-        if self.threshold.is_off() {
-            return self.in_flight_bytes + self.ready.iter().map(SendBuf::capacity).sum::<usize>();
-        }
-        self.bytes()
+        self.corked() + self.ready.iter().map(SendBuf::capacity).sum::<usize>() + self.in_flight_bytes
     }
 
     /// Whether everything has been sent.
@@ -118,7 +115,13 @@ impl SendQueue {
         }
         if transport.is_plain() {
             self.ready_bytes += cork.len();
-            self.ready.push_back(cork);
+            match self.ready.back_mut() {
+                Some(last) if last.room() >= cork.len() && !self.threshold.is_off() => {
+                    last.append(cork.data());
+                    pool.give(cork);
+                }
+                Some(_) | None => self.ready.push_back(cork),
+            }
             return Ok(());
         }
         let sealed = self.seal(cork.data(), transport, pool);
@@ -152,7 +155,7 @@ impl SendQueue {
     }
 
     /// The last ready buffer when it has room for `bytes` more, else a new one behind it. With coalescing off every
-    /// addition has a buffer, and so a send, of its own.
+    /// addition has a buffer, and so a send, of its own, made to measure.
     fn ready_with_room(&mut self, bytes: usize, pool: &mut Pool) -> &mut SendBuf {
         let joins = !self.threshold.is_off()
             && self.ready.back_mut().is_some_and(|last| {
@@ -162,8 +165,8 @@ impl SendQueue {
                 last.room() >= bytes
             });
         if !joins {
-            // A small addition would weigh a page of the high-water mark; for a large one the pool's sizes fit well enough.
-            let to_measure = self.threshold.is_off() && bytes <= SMALL_BYTES;
+            // A small addition would weigh many times its bytes; for a large one the pool's sizes fit well enough.
+            let to_measure = self.threshold.is_off() && bytes <= LARGE_BYTES / 4;
             let buffer = if to_measure { pool.take_exactly(bytes) } else { pool.take(bytes) };
             self.ready.push_back(buffer);
         }
