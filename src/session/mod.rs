@@ -302,9 +302,18 @@ impl Session {
         }
     }
 
+    /// Whether the attempt to reach a server is still wanted: it has not taken too long, and nothing else has come up.
+    #[must_use]
+    pub const fn is_dialling(&self) -> bool {
+        matches!(self.phase, Phase::Connecting) && self.phase_deadline.is_some()
+    }
+
     /// The attempt failed and another server is to be tried: [`Output::Dial`] comes again.
     pub fn redial(&mut self) {
-        self.dial_due = self.phase == Phase::Connecting;
+        if self.phase == Phase::Connecting {
+            self.dial_due = true;
+            self.phase_deadline = None;
+        }
     }
 
     /// The next thing to do. Call until `None`, at the end of a batch.

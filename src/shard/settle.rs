@@ -109,7 +109,7 @@ impl<D: Driver> Shard<D> {
         if let Some(socket) = entry.backend.take() {
             self.driver.close(socket.fd);
         }
-        if errno == Errno(libc::EAGAIN) {
+        if errno == Errno(libc::EAGAIN) && entry.session.is_dialling() {
             let again_at = self.now + DIAL_AGAIN;
             entry.dial_again_at = Some(again_at);
             self.timers.set(again_at, id);
@@ -127,7 +127,7 @@ impl<D: Driver> Shard<D> {
     /// Tries the same server again when its time has come.
     pub(super) fn dial_again(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        if entry.dial_again_at.is_some_and(|at| at <= self.now) && !entry.closing {
+        if entry.dial_again_at.is_some_and(|at| at <= self.now) && entry.session.is_dialling() {
             entry.dial_again_at = None;
             self.connect(id);
         }

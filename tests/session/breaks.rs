@@ -107,3 +107,21 @@ fn without_coalescing_many_small_chunks_for_a_client_that_does_not_read_stop_at_
     assert_eq!(world.client.plaintext, b"+OK\r\n".repeat(chunks));
     world.bury();
 }
+
+#[test]
+fn an_attempt_that_fails_at_its_deadline_does_not_take_the_next_one_with_it() {
+    let mut world = World::new(&Credentials::new(), options());
+    world.shake_hands();
+    assert!(world.session.is_dialling());
+    world.now = world.now + options().connect_timeout;
+    world.turn(|session, turn| {
+        session.redial();
+        assert!(!session.is_dialling());
+        session.handle_timeout(turn);
+    });
+    assert_eq!((world.dials, world.abandoned), (2, 0));
+    world.wait(options().connect_timeout);
+    assert_eq!(world.abandoned, 1);
+    assert!(!world.session.is_dialling());
+    world.bury();
+}
