@@ -241,7 +241,7 @@ impl<D: Driver> Dispatcher<D> {
             self.wake_armed = true;
             self.driver.push(WAKE_TOKEN, Op::ReceiveMany { socket: self.links.wake });
         }
-        if self.phase != Phase::Accepting || !self.backlog.is_empty() {
+        if !self.may_accept() {
             return;
         }
         for (index, state) in self.listeners.iter_mut().enumerate() {
@@ -257,6 +257,10 @@ impl<D: Driver> Dispatcher<D> {
         }
     }
 
+    fn may_accept(&self) -> bool {
+        self.phase == Phase::Accepting && self.backlog.is_empty()
+    }
+
     fn wait(&mut self) -> Wait {
         if let Some(at) = self.next_time() {
             return Wait::Until(at);
@@ -270,7 +274,7 @@ impl<D: Driver> Dispatcher<D> {
     fn next_time(&self) -> Option<Time> {
         let retries = !self.backlog.is_empty() || self.shards.iter().any(|shard| !shard.unsent.is_empty());
         let accepts = self.listeners.iter().filter_map(|state| match state.accepting {
-            Accepting::Paused(until) if self.phase == Phase::Accepting => Some(until),
+            Accepting::Paused(until) if self.may_accept() => Some(until),
             Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
         });
         let cut_off = match self.phase {
