@@ -182,6 +182,11 @@ impl Session {
         matches!(self.phase, Phase::Relaying | Phase::Closing)
     }
 
+    /// Whether nothing more goes to either side or comes from it.
+    const fn is_over(&self) -> bool {
+        self.client.is_over() && self.backend.is_over()
+    }
+
     const fn leg_mut(&mut self, side: Side) -> &mut Leg {
         match side {
             Side::Client => &mut self.client,
@@ -336,7 +341,7 @@ impl Session {
             }
         }
         self.update_backpressure(turn);
-        if self.client.is_over() && self.backend.is_over() {
+        if self.is_over() {
             self.phase = Phase::Closed;
             return Some(Output::Close);
         }

@@ -32,7 +32,8 @@ impl Session {
         // and a peer that does not read could keep it paused for ever.
         let ended =
             [&self.client, &self.backend].iter().any(|leg| leg.input != Input::Open || leg.output == Output::Broken);
-        (self.phase == Phase::Relaying && ended).then(|| self.last_moved + self.options.half_close_timeout)
+        let goes_on = self.phase == Phase::Relaying && !self.is_over();
+        (goes_on && ended).then(|| self.last_moved + self.options.half_close_timeout)
     }
 
     fn idle_deadline(&self) -> Option<Time> {

@@ -125,3 +125,18 @@ fn an_attempt_that_fails_at_its_deadline_does_not_take_the_next_one_with_it() {
     assert!(!world.session.is_dialling());
     world.bury();
 }
+
+#[test]
+fn a_session_that_has_just_been_given_up_keeps_its_reason() {
+    let mut world = World::connected(&Credentials::new(), options());
+    world.end(Side::Backend, None);
+    world.now = world.now + Duration::from_secs(40);
+    world.turn(|session, turn| {
+        // Two timers of one session may fire in one turn.
+        session.handle_timeout(turn);
+        session.handle_timeout(turn);
+    });
+    assert!(world.closed);
+    assert_eq!(world.session.reason(), Some(CloseReason::BackendClosed));
+    world.bury();
+}
