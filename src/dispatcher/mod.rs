@@ -212,6 +212,11 @@ impl<D: Driver> Dispatcher<D> {
         self.phase == Phase::Ended
     }
 
+    /// The sessions that are taken to be pending, by shard and slot, for a test to compare with the truth.
+    pub fn pending_sessions(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.pending.sessions()
+    }
+
     /// One turn of the loop.
     ///
     /// # Errors

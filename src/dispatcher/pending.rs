@@ -48,6 +48,11 @@ impl PendingList {
         self.sessions.extend(truth);
     }
 
+    /// Shard and slot of each, in no order.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.sessions.keys().copied()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }

@@ -418,10 +418,10 @@ impl<D: Driver> Shard<D> {
         self.table.len()
     }
 
-    /// The driver, for a test to look at.
-    #[must_use]
-    pub const fn driver(&self) -> &D {
-        &self.driver
+    /// The slots of the sessions that say themselves that they are pending, for a test to compare with what others
+    /// believe.
+    pub fn pending_sessions(&self) -> impl Iterator<Item = u32> {
+        self.table.pending_slots()
     }
 }
 

@@ -118,6 +118,12 @@ impl Table {
         entry
     }
 
+    /// The slots of pending sessions, by the sessions' own word.
+    pub(super) fn pending_slots(&self) -> impl Iterator<Item = u32> {
+        let pending = self.entries.iter().filter(|(_, entry)| entry.session.is_pending() && !entry.closing);
+        pending.map(|(slot, _)| u32::try_from(slot).expect("slots are bounded to 24 bits"))
+    }
+
     /// Every session's name.
     pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.entries.iter().map(|(slot, entry)| SessionId {
