@@ -71,6 +71,7 @@ pub(crate) struct Endpoint {
     error: Option<Errno>,
     pub(crate) write_shut: bool,
     pub(crate) closed: bool,
+    pub(crate) fin_sent: bool,
     pub(crate) reset_sent: bool,
     pub(crate) receiver: Option<Waiter>,
     pub(crate) sender: Option<Waiter>,

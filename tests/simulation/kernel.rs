@@ -4,6 +4,7 @@
 //! operation keep their order; those of different ones come in the order in which the kernel got to them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
@@ -463,6 +464,12 @@ impl Driver for SimDriver {
 
     fn counts(&self) -> DriverCounts {
         DriverCounts { enters: self.enters, overflows: 0 }
+    }
+}
+
+impl fmt::Debug for SimDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimDriver").field("in_flight", &self.in_flight.len()).finish_non_exhaustive()
     }
 }
 

@@ -117,6 +117,11 @@ impl Witness {
         self.sim.world().endpoint(self.id).has_ended()
     }
 
+    /// Whether a FIN has gone from this end.
+    pub(crate) fn has_shut(&self) -> bool {
+        self.sim.world().endpoint(self.id).fin_sent
+    }
+
     /// Whether a reset has gone from this end.
     pub(crate) fn has_cut(&self) -> bool {
         self.sim.world().endpoint(self.id).reset_sent

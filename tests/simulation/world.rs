@@ -246,7 +246,7 @@ impl World {
     pub(crate) fn shut(&mut self, id: EndpointId) {
         let end = self.endpoint(id);
         if !end.write_shut && !end.is_reset() {
-            end.write_shut = true;
+            (end.write_shut, end.fin_sent) = (true, true);
             self.send(id.other(), Segment::End);
         }
     }

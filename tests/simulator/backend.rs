@@ -14,7 +14,9 @@ const BREATH: u64 = 32 * 1024;
 
 pub(crate) struct Backend {
     pub(crate) number: u16,
-    script: ServerScript,
+    /// Whose connection it is.
+    pub(crate) server: usize,
+    pub(crate) script: ServerScript,
     pub(crate) witness: Witness,
     /// The proxy's port.
     pub(crate) port: Option<u16>,
@@ -35,9 +37,10 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    pub(crate) fn new(number: u16, script: ServerScript, peer: Peer, now: Time) -> Self {
+    pub(crate) fn new(number: u16, server: usize, script: ServerScript, peer: Peer, now: Time) -> Self {
         Self {
             number,
+            server,
             mouth: Mouth::new(script.appetite, now),
             script,
             witness: peer.witness(),

@@ -374,7 +374,7 @@ impl Client {
 
     /// Whether it has ended its side, and its kernel has taken all it said before.
     pub(crate) fn has_ended(&self) -> bool {
-        self.left.is_some() || self.goodbye_said && self.outgoing.is_empty()
+        self.left.is_some() || (self.goodbye_said || self.junk_said) && self.outgoing.is_empty()
     }
 
     pub(crate) fn speaks_tls(&self) -> bool {

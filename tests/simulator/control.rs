@@ -1,12 +1,18 @@
 //! The control plane, as far as the data plane sees it: it gives commands and takes events.
 
+use std::time::Duration;
+
 use ringwall::dispatcher::Command;
 use ringwall::events::{CloseRecord, Event, EventReceiver};
 use ringwall::io::Fd;
 use ringwall::mailbox::{Doorbell, Sender};
+use ringwall::time::Time;
 
 use crate::simulation::{Peer, Sim};
 use crate::trace::Trace;
+
+/// What takes longer is worth a line in the log.
+const STALL: Duration = Duration::from_secs(5);
 
 pub(crate) struct Control {
     sim: Sim,
@@ -16,8 +22,8 @@ pub(crate) struct Control {
     awake: bool,
     commands: Sender<Command>,
     line: Peer,
-    /// The log.
-    pub(crate) closed: Vec<CloseRecord>,
+    /// The log, and when each line came.
+    pub(crate) closed: Vec<(Time, CloseRecord)>,
     pub(crate) drainings: u32,
     /// Listeners whose accepting was said to be paused and not to have gone on.
     paused: Vec<u16>,
@@ -84,19 +90,21 @@ impl Control {
                     record.server_sent_bytes,
                     record.reason.len() as u64,
                 ]);
-                self.closed.push(*record);
+                self.closed.push((self.sim.now(), *record));
             }
             Event::AcceptPaused { listener, .. } => {
-                assert!(!self.paused.contains(&listener), "told twice that listener {listener} is paused");
+                let known = self.paused.contains(&listener);
+                assert!(!known || self.dropped() > 0, "told twice that listener {listener} is paused");
                 self.paused.push(listener);
             }
             Event::AcceptResumed { listener } => {
-                assert!(self.paused.contains(&listener), "listener {listener} goes on and was not paused");
+                let known = self.paused.contains(&listener);
+                assert!(known || self.dropped() > 0, "listener {listener} goes on and was not paused");
                 self.paused.retain(|&paused| paused != listener);
             }
             Event::Draining => self.drainings += 1,
             // The order of these is not the program's: the pending list is a hash map.
-            Event::Stalled { .. } => {}
+            Event::Stalled { pending, .. } => assert!(pending >= STALL, "stalled after {pending:?}"),
         }
     }
 

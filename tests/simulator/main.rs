@@ -17,6 +17,7 @@ mod plan;
 mod process;
 mod promises;
 mod run;
+mod scene;
 mod script;
 mod seeds;
 #[path = "../simulation/mod.rs"]
@@ -24,8 +25,6 @@ mod simulation;
 mod speech;
 mod trace;
 mod verdicts;
-
-use crate::plan::Plan;
 
 /// A number from the environment.
 fn number(name: &str) -> Option<u64> {
@@ -35,19 +34,19 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn hundreds_of_seeds_keep_every_promise() {
-    seeds::play_all(0, number("RINGWALL_SEEDS").unwrap_or(300), Plan::calm);
+    seeds::play_all(0, number("RINGWALL_SEEDS").unwrap_or(300));
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..10 {
-        assert!(seeds::play(Plan::calm(seed)) == seeds::play(Plan::calm(seed)), "seed {seed} differs from itself");
+        assert!(seeds::play(seed) == seeds::play(seed), "seed {seed} differs from itself");
     }
 }
 
 #[test]
 fn replay() {
     if let Some(seed) = number("RINGWALL_SEED") {
-        seeds::play(Plan::draw(seed));
+        seeds::replay(seed);
     }
 }

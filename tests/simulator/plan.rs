@@ -5,7 +5,7 @@ use std::time::Duration;
 use ringwall::io::Address;
 use ringwall::session::{self, coalescer::Threshold};
 
-use crate::script::ClientScript;
+use crate::script::{ClientScript, millis};
 use crate::simulation::{Rng, Settings};
 
 /// What a server does with connection attempts.
@@ -14,6 +14,7 @@ pub(crate) enum Answer {
     Accept,
     Refuse,
     Ignore,
+    Busy,
 }
 
 /// What befalls the world.
@@ -56,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) connections_max: u64,
     pub(crate) session: session::Options,
     pub(crate) memory_bytes: usize,
+    /// How many records one key may seal.
+    pub(crate) record_limit: Option<u64>,
     pub(crate) mailbox_orders: usize,
     pub(crate) pending_hints: usize,
     pub(crate) events: usize,
@@ -120,6 +123,7 @@ impl Plan {
                 idle_timeout: None,
             },
             memory_bytes: 16 << 20,
+            record_limit: None,
             mailbox_orders: 64,
             pending_hints: 64,
             events: 64,
@@ -144,14 +148,18 @@ impl Plan {
         let listeners = listeners.collect::<Vec<_>>();
         let settings = settings(rng, seed);
         // Small segments are many events.
-        let mut budget = rng.size((settings.segment_bytes_max * 1500).clamp(20_000, 500_000));
+        let mut budget = rng.size((settings.segment_bytes_max * 8000).clamp(50_000, 1_500_000));
         let clients = (0..rng.size(10)).map(|_| {
             let listener = rng.index(listeners.len());
             ClientScript::rough(rng, listener, &mut budget)
         });
-        let clients = clients.collect();
+        let mut clients: Vec<_> = clients.collect();
+        if rng.chance(100) {
+            let (size, arrives) = (rng.size(100), Duration::from_micros(rng.below(3_000_000)));
+            clients.extend((0..size).map(|_| ClientScript::silent(rng, 0, arrives)));
+        }
         let mut mishaps = mishaps(rng, servers.len());
-        mishaps.push(end(rng));
+        mishaps.extend(end(rng));
         mishaps.sort_by_key(|&(at, _)| at);
         Self {
             seed,
@@ -164,6 +172,7 @@ impl Plan {
             connections_max: if rng.chance(300) { rng.below(6) } else { 100 },
             session: session(rng),
             memory_bytes: 1 << (14 + rng.below(11)),
+            record_limit: rng.chance(100).then(|| 1 + rng.below(60)),
             mailbox_orders: if rng.chance(300) { rng.size(3) } else { 64 },
             pending_hints: if rng.chance(300) { rng.size(3) } else { 64 },
             events: if rng.chance(200) { rng.size(4) } else { 256 },
@@ -213,7 +222,7 @@ fn mishaps(rng: &mut Rng, servers: usize) -> Vec<(Duration, Mishap)> {
     let at = |rng: &mut Rng| Duration::from_micros(rng.below(4_000_000));
     if rng.chance(400) {
         for _ in 0..rng.size(4) {
-            let answer = [Answer::Accept, Answer::Refuse, Answer::Ignore][rng.index(3)];
+            let answer = [Answer::Accept, Answer::Refuse, Answer::Ignore, Answer::Busy][rng.index(4)];
             let when = if rng.chance(300) { Duration::ZERO } else { at(rng) };
             mishaps.push((when, Mishap::Answers(rng.index(servers), answer)));
         }
@@ -234,9 +243,16 @@ fn mishaps(rng: &mut Rng, servers: usize) -> Vec<(Duration, Mishap)> {
     mishaps
 }
 
-/// Every run ends; some in the middle of everything.
-fn end(rng: &mut Rng) -> (Duration, Mishap) {
+/// Every run ends; some in the middle of everything, and some of those that drain are told again, to stop at once.
+fn end(rng: &mut Rng) -> Vec<(Duration, Mishap)> {
     let at = if rng.chance(600) { Duration::from_secs(90) } else { Duration::from_micros(rng.below(4_000_000)) };
+    if rng.chance(50) {
+        return vec![(at, Mishap::Stop)];
+    }
     let timeout = if rng.chance(200) { Duration::ZERO } else { Duration::from_millis(rng.below(30_000)) };
-    (at, if rng.chance(100) { Mishap::Stop } else { Mishap::Drain(timeout) })
+    let mut orders = vec![(at, Mishap::Drain(timeout))];
+    if rng.chance(100) {
+        orders.push((at + millis(rng, 4_000), Mishap::Stop));
+    }
+    orders
 }

@@ -57,6 +57,8 @@ pub(crate) struct Thread<T> {
 pub(crate) struct Process {
     pub(crate) shards: Vec<Thread<Shard<SimDriver>>>,
     pub(crate) dispatcher: Thread<Dispatcher<SimDriver>>,
+    /// What each shard publishes of its load.
+    pub(crate) loads: Vec<Arc<LoadCell>>,
     /// Descriptors that are open as long as the process lives.
     pub(crate) sockets_of_its_own: usize,
 }
@@ -69,13 +71,14 @@ impl Process {
         let dispatcher_doorbell = Doorbell::new();
         let dispatcher_driver = sim.driver();
         let dispatcher_id = dispatcher_driver.id();
-        let (mut shards, mut ports, mut receivers) = (vec![], vec![], vec![]);
+        let (mut shards, mut ports, mut receivers, mut loads) = (vec![], vec![], vec![], vec![]);
         for id in 0..plan.shards {
             let (sender, receiver) = event_ring();
             receivers.push(receiver);
             let (mailbox_sender, mailbox_receiver) = mailbox(plan.mailbox_orders);
             let (publisher, reader) = pending_flags(slots(plan), plan.pending_hints);
             let load = Arc::new(LoadCell::new(plan.listeners.len() + 1));
+            loads.push(Arc::clone(&load));
             let links = Links {
                 mailbox: mailbox_receiver,
                 pending: publisher,
@@ -106,6 +109,7 @@ impl Process {
         let process = Self {
             shards,
             dispatcher: Thread { body: Some(dispatcher), driver: dispatcher_id },
+            loads,
             sockets_of_its_own: 1,
         };
         (process, Control::new(sim.clone(), receivers, doorbell, wake, commands, far))
@@ -129,7 +133,7 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
     let secret = TicketSecret::from_bytes([7; 32]);
     let listeners = plan.listeners.iter().map(|listener| {
         let tickets = Some(TicketKeys::new(&secret, listener.address.to_string().as_bytes()));
-        let options = tls::Options { tickets, ..tls::Options::default() };
+        let options = tls::Options { tickets, record_limit: plan.record_limit, ..tls::Options::default() };
         shard::Listener {
             acceptor: Acceptor::new(&CREDENTIALS.server, &options).unwrap(),
             backend: u16::try_from(listener.backend).expect("few backends"),

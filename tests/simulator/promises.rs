@@ -3,16 +3,19 @@
 //! The world stands still when nobody is awake and nothing is on the way: only timers are left. Whatever is owed then
 //! and does not wait for a timer will never come: a wake-up was missed, a receive was not armed, bytes were forgotten.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ringwall::dispatcher::REFUSALS_MAX;
 use ringwall::pool::LARGE_BYTES;
 use ringwall::shard::Shard;
+use ringwall::time::Time;
 
 use crate::backend::Backend;
 use crate::client::Client;
+use crate::plan::{Answer, Mishap};
 use crate::run::Run;
-use crate::script::Leave;
+use crate::script::{Language, Leave};
 use crate::simulation::SimDriver;
 use crate::speech::Speaker;
 
@@ -20,15 +23,18 @@ use crate::speech::Speaker;
 const RETRY_MAX: Duration = Duration::from_millis(100);
 
 impl Run {
+    /// A shard holds no more than it may, and publishes what is true.
     pub(crate) fn check_shard(&self, index: usize) {
         let Some(shard) = &self.process.shards[index].body else { return };
-        let session_max = 2 * LARGE_BYTES + 2 * (self.plan.session.send_buffer_bytes + LARGE_BYTES);
-        let held = shard.held_bytes();
-        assert!(
-            held <= shard.sessions() * session_max,
-            "shard {index} holds {held} bytes for {} sessions, {session_max} at most each",
-            shard.sessions()
-        );
+        let (held, sessions) = (shard.held_bytes(), shard.sessions());
+        // What a session may take in between two looks at its bounds, records that are not complete, and rounding.
+        let slack = 4 * LARGE_BYTES;
+        let session_max = 2 * self.plan.session.send_buffer_bytes + slack;
+        assert!(held <= sessions * session_max, "shard {index} holds {held} bytes for {sessions} sessions");
+        let shard_max = self.plan.memory_bytes + sessions * slack;
+        assert!(held <= shard_max, "shard {index} holds {held} bytes for {sessions} sessions, {shard_max} at most");
+        let published = self.process.loads[index].read().pending as usize;
+        assert_eq!(published, shard.pending_sessions().count(), "sessions of shard {index} that are pending");
     }
 
     pub(crate) fn check_shard_at_end(&self, index: usize, shard: &Shard<SimDriver>) {
@@ -41,15 +47,34 @@ impl Run {
         assert_eq!(self.sim.in_flight(driver), 0, "shard {index} ends with operations in flight");
     }
 
-    /// The limits of connections hold.
+    /// The limits of connections hold, and what the dispatcher believes of sessions is true.
     pub(crate) fn check_dispatcher(&self) {
-        let mut accepted = 0;
-        for listener in &self.plan.listeners {
-            let (here, _) = self.sim.sockets_of(&listener.address);
-            accepted += here as u64;
+        let Some(dispatcher) = &self.process.dispatcher.body else { return };
+        if self.stopped {
+            return;
         }
+        let shards = (0..).zip(&self.process.shards);
+        let truth = shards.flat_map(|(index, shard)| {
+            let slots = shard.body.iter().flat_map(Shard::pending_sessions);
+            slots.map(move |slot| (index, slot))
+        });
+        let (believed, truth): (BTreeSet<_>, BTreeSet<_>) = (dispatcher.pending_sessions().collect(), truth.collect());
+        assert_eq!(believed, truth, "sessions that the dispatcher takes to be pending, and those that are");
+        self.check_limits();
+    }
+
+    fn check_limits(&self) {
+        let accepted: usize = self.plan.listeners.iter().map(|listener| self.sim.sockets_of(&listener.address).0).sum();
         let max = self.plan.connections_max + REFUSALS_MAX;
-        assert!(accepted <= max, "{accepted} clients are held, {max} at most");
+        assert!(accepted as u64 <= max, "{accepted} clients are held, {max} at most");
+        for (number, servers) in (0..).zip(&self.plan.backends) {
+            let theirs = self.backends.iter().filter(|backend| servers.contains(&backend.server));
+            let held = theirs.filter(|backend| backend.witness.is_held()).count() as u64;
+            let listeners = self.plan.listeners.iter().filter(|listener| listener.backend == number);
+            let listeners_max = listeners.map(|listener| listener.connections_max).sum::<u64>();
+            let max = listeners_max.min(self.plan.connections_max);
+            assert!(held <= max, "{held} clients are served by backend {number}, {max} at most");
+        }
     }
 
     pub(crate) fn check_stillness(&self) {
@@ -61,17 +86,37 @@ impl Run {
             return;
         }
         self.clients.iter().for_each(|client| self.check_arrival(client));
+        self.check_service();
         for (client, backend) in self.pairs() {
-            if !self.has_record(client) {
+            // A timeout may have come before a peer's end, and nobody else can tell.
+            let times_out = self.jumped > Duration::ZERO || self.plan.session.idle_timeout.is_some();
+            let late = times_out && (client.has_ended() || backend.left.is_some());
+            if !late && !self.has_record(client) && !ended_by_the_proxy(client, backend) {
                 check_what_is_owed_to_the_backend(client, backend);
-                check_what_is_owed_to_the_client(client, backend);
+                if !self.may_use_up_its_keys(client) {
+                    check_what_is_owed_to_the_client(client, backend);
+                }
             }
         }
     }
 
+    /// Whether what is sealed for the client may end before all is said.
+    pub(crate) fn may_use_up_its_keys(&self, client: &Client) -> bool {
+        self.plan.record_limit.is_some() && client.script.language == Language::Tls12
+    }
+
+    /// Whether the client may have found no server: each has been out of reach, or no socket was to be had.
+    pub(crate) fn may_be_unreachable(&self, client: &Client) -> bool {
+        let mishaps = || self.plan.mishaps.iter().map(|&(_, mishap)| mishap);
+        let hides =
+            |server| mishaps().any(|m| matches!(m, Mishap::Answers(s, a) if s == server && a != Answer::Accept));
+        let servers = &self.plan.backends[self.plan.listeners[client.script.listener].backend];
+        servers.iter().all(|&server| hides(server)) || mishaps().any(|m| matches!(m, Mishap::FilesLeft(_)))
+    }
+
     /// Whether the log says how the client's session ended. Without room in the log there is no telling.
     pub(crate) fn has_record(&self, client: &Client) -> bool {
-        self.control.dropped() > 0 || self.control.closed.iter().any(|record| record.client == client.address)
+        self.control.dropped() > 0 || self.control.closed.iter().any(|(_, record)| record.client == client.address)
     }
 
     /// Clients and the servers they talk to, as far as either has told the other its name.
@@ -91,19 +136,54 @@ impl Run {
         })
     }
 
+    /// Every client that has said something has a server, though not each server knows its client: it may not listen.
+    fn check_service(&self) {
+        if self.servers_misbehave() {
+            return;
+        }
+        let waits = |client: &&Client| {
+            let there = client.said() > 0 && client.left.is_none() && client.end.is_none() && client.error.is_empty();
+            let listens = client.witness.unread() == 0 && !client.witness.has_ended();
+            there && listens && !client.junk_said && !self.has_record(client)
+        };
+        let clients = self.clients.iter().filter(waits).count();
+        let servers = self.backends.iter().filter(|backend| backend.witness.is_held()).count();
+        assert!(clients <= servers, "{clients} clients are there to be served, by {servers} connections to servers");
+    }
+
+    /// Whether somebody may rightly wait for a server.
+    fn servers_misbehave(&self) -> bool {
+        self.plan.mishaps.iter().any(|(_, mishap)| matches!(mishap, Mishap::Answers(..) | Mishap::FilesLeft(_)))
+    }
+
     /// A client that has connected is accepted, shakes hands, and reaches a server or is told why not.
     fn check_arrival(&self, client: &Client) {
         let retries_at = self.sim.wakes_at(self.process.dispatcher.driver);
         let is_retrying = retries_at.is_some_and(|at| at <= self.sim.now() + RETRY_MAX);
-        if is_retrying || client.left.is_some() || client.end.is_some() || !client.speaks_tls() {
+        if is_retrying
+            || self.has_record(client)
+            || client.left.is_some()
+            || client.end.is_some()
+            || !client.speaks_tls()
+        {
             return;
         }
         let name = client.number;
-        assert!(client.witness.is_held() || client.witness.has_ended(), "client {name} is not accepted");
-        if client.witness.unread() == 0 && !client.flees() {
+        let answered = client.witness.is_held() || client.witness.has_ended() || client.witness.was_cut();
+        assert!(answered, "client {name} is not accepted");
+        let listens = client.witness.unread() == 0 && !client.witness.has_ended() && !client.witness.was_cut();
+        if listens && !client.flees() {
             assert!(client.shook_hands, "client {name} waits for its handshake");
         }
     }
+}
+
+/// Whether a peer has been told that it is over when nobody had ended: a timeout.
+fn ended_by_the_proxy(client: &Client, backend: &Backend) -> bool {
+    let backend_left_before = |at: Time| backend.left.is_some_and(|(_, left)| left < at);
+    let client_told = client.end.is_some_and(|(_, told)| !backend_left_before(told));
+    let backend_told = backend.end.is_some_and(|(_, told)| !backend_left_before(told));
+    client_told || backend_told && !client.has_ended()
 }
 
 fn check_what_is_owed_to_the_backend(client: &Client, backend: &Backend) {
@@ -126,11 +206,11 @@ fn check_what_is_owed_to_the_client(client: &Client, backend: &Backend) {
     }
     let owed = backend.said_for_good();
     assert_eq!(client.heard.bytes, owed, "server connection {from} has said more than client {to} has got");
-    if let Some((leave, _)) = backend.left {
+    if backend.left.is_some() {
         assert!(client.witness.has_ended(), "server connection {from} has ended, and client {to} does not know");
-        let orderly = leave != Leave::Reset && !backend.witness.has_cut();
-        if orderly {
-            assert!(client.goodbye_heard, "server connection {from} has ended in order, and client {to} sees a cut");
-        }
+        let cut = backend.witness.has_cut();
+        assert!(client.goodbye_heard || cut, "server connection {from} has ended in order, and client {to} sees a cut");
+        let orderly = backend.witness.has_shut();
+        assert!(!client.goodbye_heard || orderly, "server connection {from} was cut, and client {to} sees an end");
     }
 }

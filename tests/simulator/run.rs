@@ -19,7 +19,7 @@ use crate::simulation::{DriverId, Rng, Server, Sim};
 use crate::trace::Trace;
 
 /// Turns after which a run is taken to go on for ever.
-const TURNS_MAX: u64 = 3_000_000;
+const TURNS_MAX: u64 = 500_000;
 
 /// Beyond its timeouts, what a drain may take: twice the linger time, and what the world delays.
 const DRAIN_SLACK: Duration = Duration::from_secs(6);
@@ -72,7 +72,7 @@ pub(crate) struct Run {
     arrivals: Vec<(Time, ClientScript)>,
     mishaps: Vec<(Time, Mishap)>,
     unasked_bytes: usize,
-    jumped: Duration,
+    pub(crate) jumped: Duration,
     turns: u64,
     candidates: Vec<Actor>,
 }
@@ -111,7 +111,7 @@ impl Run {
     }
 
     /// Plays to the end, and gives the fingerprint of all that happened.
-    pub(crate) fn play(mut self) -> Trace {
+    pub(crate) fn play(&mut self) -> Trace {
         while !self.is_over() {
             self.turns += 1;
             assert!(self.turns < TURNS_MAX, "it does not come to an end");
@@ -156,7 +156,7 @@ impl Run {
                 } else {
                     ServerScript::rough(&mut self.rng, &mut self.unasked_bytes)
                 };
-                self.backends.push(Backend::new(number, script, peer, now));
+                self.backends.push(Backend::new(number, server, script, peer, now));
             }
         }
     }
@@ -167,6 +167,7 @@ impl Run {
             Mishap::Answers(server, Answer::Accept) => self.servers[server].listen(),
             Mishap::Answers(server, Answer::Refuse) => self.servers[server].refuse(),
             Mishap::Answers(server, Answer::Ignore) => self.servers[server].ignore(),
+            Mishap::Answers(server, Answer::Busy) => self.servers[server].be_busy(),
             Mishap::FilesLeft(more) => self.sim.set_open_files_max(self.sim.open_files() + more),
             Mishap::Jump(duration) => {
                 self.jumped += duration;
@@ -187,7 +188,7 @@ impl Run {
             }
             Mishap::Stop => {
                 self.stopped = true;
-                self.drained.get_or_insert((now, Duration::ZERO));
+                self.drained = Some((now, Duration::ZERO));
                 self.control.command(Command::Stop);
             }
         }

@@ -104,7 +104,8 @@ pub(crate) struct ServerScript {
     pub(crate) farewell: Option<Leave>,
 }
 
-fn millis(rng: &mut Rng, max: u64) -> Duration {
+/// A time from none to `max` milliseconds.
+pub(crate) fn millis(rng: &mut Rng, max: u64) -> Duration {
     Duration::from_micros(rng.below(max * 1000 + 1))
 }
 
@@ -112,7 +113,7 @@ impl Appetite {
     fn draw(rng: &mut Rng) -> Self {
         match rng.below(20) {
             0..14 => Self::Prompt,
-            14..17 => Self::Slow { bytes: 1 << rng.below(15), every: millis(rng, 20) },
+            14..17 => Self::Slow { bytes: 16 << rng.below(11), every: millis(rng, 20) },
             17..19 => Self::Late(millis(rng, 8_000)),
             _ => Self::Never,
         }
@@ -178,6 +179,19 @@ impl ClientScript {
             appetite: Appetite::Prompt,
             flees: None,
             steps: [steps, last].concat(),
+            lingers: Some(Duration::ZERO),
+        }
+    }
+
+    /// One of a crowd that comes at once and says nothing.
+    pub(crate) fn silent(rng: &mut Rng, listener: usize, arrives: Duration) -> Self {
+        Self {
+            listener,
+            arrives,
+            language: Language::Silent,
+            appetite: Appetite::Prompt,
+            flees: None,
+            steps: vec![Step::Wait(millis(rng, 20_000)), Step::Leave(Leave::Close)],
             lingers: Some(Duration::ZERO),
         }
     }
