@@ -34,8 +34,10 @@ use crate::samples::Samples;
 const SIZES: [(&str, usize); 4] =
     [("512 B", 512), ("32 KiB", 32 * 1024), ("64 KiB", 64 * 1024), ("2 MiB", 2 * 1024 * 1024)];
 
-/// The values of `coalesce.bytes`; the first is what the others are compared with.
-const POLICIES: [&str; 5] = ["off", "unbounded", "32KiB", "64KiB", "128KiB"];
+/// The policy that the others are compared with.
+const OFF: &str = "off";
+/// The values of `coalesce.bytes`.
+const POLICIES: [&str; 5] = [OFF, "unbounded", "32KiB", "64KiB", "128KiB"];
 
 const CLIENTS: usize = 16;
 const OUTSTANDING: usize = 64;
@@ -80,43 +82,89 @@ fn main() {
     };
     let cores = Cores::of_this_process();
     cores::pin(cores.clients);
-    let credentials = Credentials::new();
-    let backends = SIZES.map(|(_, bytes)| {
-        let (listener, address) = if arguments.unix {
-            Listener::unix(&credentials.folder().join(format!("{bytes}.sock")))
-        } else {
-            Listener::tcp()
-        };
-        backend::start(listener, cores.backend, REQUEST_BYTES, bytes);
-        address
-    });
-    let mut cells = SIZES.map(|_| POLICIES.map(|_| Cell::default()));
-    for round in 0..rounds {
-        for (size, backend) in backends.iter().enumerate() {
-            for turn in 0..POLICIES.len() {
-                let policy = (round + turn) % POLICIES.len();
-                let measured = measure(&credentials, backend, cores, SIZES[size].1, POLICIES[policy], times);
-                cells[size][policy].0.push(measured);
-            }
-        }
-    }
     println!(
         "{CLIENTS} clients with {OUTSTANDING} requests of {REQUEST_BYTES} B outstanding each; the backend writes each \
-         reply by itself; {cores}; {rounds} rounds of {:?}",
-        times.window
+         reply by itself, over {}; {cores}; rounds: {rounds} of {:?}; kernel {}, congestion control {}",
+        if arguments.unix { "unix sockets" } else { "TCP" },
+        times.window,
+        setting("/proc/sys/kernel/osrelease"),
+        setting("/proc/sys/net/ipv4/tcp_congestion_control"),
     );
-    for ((name, _), cells) in SIZES.iter().zip(&cells) {
-        print_table(name, cells);
+    let credentials = Credentials::new();
+    let bench = Bench { cores, credentials, times };
+    let policies: Vec<_> =
+        POLICIES.into_iter().filter(|&policy| policy == OFF || policy.contains(&arguments.policy)).collect();
+    for (size, bytes) in SIZES.into_iter().filter(|(size, _)| size.contains(&arguments.size)) {
+        let backend = bench.start_backend(bytes, arguments.unix);
+        let mut cells = vec![Cell::default(); policies.len()];
+        for round in 0..rounds {
+            for turn in 0..policies.len() {
+                let policy = (round + turn) % policies.len();
+                cells[policy].0.push(bench.measure(&backend, bytes, policies[policy]));
+            }
+        }
+        print_table(size, &policies, &cells);
+    }
+}
+
+/// A setting of the kernel, as it says it.
+fn setting(path: &str) -> String {
+    std::fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |value| value.trim().to_owned())
+}
+
+struct Bench {
+    cores: Cores,
+    credentials: Credentials,
+    times: Times,
+}
+
+impl Bench {
+    /// Starts a backend for one packet size, and gives its address.
+    fn start_backend(&self, reply_bytes: usize, unix: bool) -> String {
+        let path = self.credentials.folder().join(format!("{reply_bytes}.sock"));
+        let (listener, address) = if unix { Listener::unix(&path) } else { Listener::tcp() };
+        backend::start(listener, self.cores.backend, REQUEST_BYTES, reply_bytes);
+        address
+    }
+
+    /// Runs the program once.
+    fn measure(&self, backend: &str, reply_bytes: usize, policy: &str) -> Measured {
+        let proxy = Proxy::start(&self.credentials, backend, self.cores, policy);
+        let shape = Shape { clients: CLIENTS, outstanding: OUTSTANDING, request_bytes: REQUEST_BYTES, reply_bytes };
+        let mut load = Load::connect(proxy.address, &self.credentials.client, shape);
+        load.run_for(self.times.warm_up);
+        let (before, cpu_before, started) = (load.replies(), proxy.cpu_time(), now());
+        load.run_for(self.times.window);
+        let (requests, cpu) = (load.replies() - before, proxy.cpu_time() - cpu_before);
+        let took = now().since(started).as_secs_f64();
+
+        let (seen, all) = (load.seen(), load.replies());
+        drop(load);
+        let totals = proxy.end();
+        let per_request = |name: &str| totals.count(name) as f64 / all;
+        // Each receive from the backend is a chunk, and so is each of the clients' records.
+        let chunks = totals.count("chunks_corked") + totals.count("chunks_passed");
+        Measured {
+            requests_per_second: requests / took,
+            cpu_micros_per_request: cpu.as_secs_f64() * 1e6 / requests,
+            busy: cpu.as_secs_f64() / took,
+            requests_per_backend_receive: all / chunks.saturating_sub(seen.records_sent) as f64,
+            records_per_request: seen.records_received as f64 / all,
+            sends_per_request: per_request("sends"),
+            flushes_threshold_per_request: per_request("flushes_threshold"),
+            flushes_batch_end_per_request: per_request("flushes_batch_end"),
+        }
     }
 }
 
 /// What one run of the program shows.
+#[derive(Clone)]
 struct Measured {
     requests_per_second: f64,
     cpu_micros_per_request: f64,
     /// The share of its core that the proxy used.
     busy: f64,
-    /// Counted from the program's start to its end.
+    /// From here on counted from the program's start to its end.
     requests_per_backend_receive: f64,
     records_per_request: f64,
     sends_per_request: f64,
@@ -124,43 +172,8 @@ struct Measured {
     flushes_batch_end_per_request: f64,
 }
 
-fn measure(
-    credentials: &Credentials,
-    backend: &str,
-    cores: Cores,
-    reply_bytes: usize,
-    policy: &str,
-    times: Times,
-) -> Measured {
-    let proxy = Proxy::start(credentials, backend, cores, policy);
-    let shape = Shape { clients: CLIENTS, outstanding: OUTSTANDING, request_bytes: REQUEST_BYTES, reply_bytes };
-    let mut load = Load::connect(proxy.address, &credentials.client, shape);
-    load.run_for(times.warm_up);
-    let (before, cpu_before, started) = (load.replies(), proxy.cpu_time(), now());
-    load.run_for(times.window);
-    let (requests, cpu) = (load.replies() - before, proxy.cpu_time() - cpu_before);
-    let took = now().since(started).as_secs_f64();
-
-    let (seen, all) = (load.seen(), load.replies());
-    drop(load);
-    let totals = proxy.end();
-    let per_request = |name: &str| totals.count(name) as f64 / all;
-    // Each receive from the backend is a chunk, and so is each of the clients' records.
-    let chunks = totals.count("chunks_corked") + totals.count("chunks_passed");
-    Measured {
-        requests_per_second: requests / took,
-        cpu_micros_per_request: cpu.as_secs_f64() * 1e6 / requests,
-        busy: cpu.as_secs_f64() / took,
-        requests_per_backend_receive: all / chunks.saturating_sub(seen.records_sent) as f64,
-        records_per_request: seen.records_received as f64 / all,
-        sends_per_request: per_request("sends"),
-        flushes_threshold_per_request: per_request("flushes_threshold"),
-        flushes_batch_end_per_request: per_request("flushes_batch_end"),
-    }
-}
-
 /// Every round's measurements of one packet size under one policy.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Cell(Vec<Measured>);
 
 impl Cell {
@@ -173,20 +186,28 @@ impl Cell {
     }
 }
 
-fn print_table(size: &str, cells: &[Cell; POLICIES.len()]) {
+fn print_table(size: &str, policies: &[&str], cells: &[Cell]) {
     println!(
-        "\n{size:<11}{:>30}{:>22}{:>18}{:>7}   {:<40}",
-        "requests/s", "to off", "CPU us/request", "busy", "counts"
+        "\n{size:<10}|{:>29} |{:>18} |{:>16} |{:>5} |{:>9} |{:>8}{:>8}{:>9}{:>9}",
+        "requests/s, min, max",
+        "to off, min, max",
+        "CPU us, to off",
+        "busy",
+        "req/recv",
+        "records",
+        "sends",
+        "fl. full",
+        "fl. end"
     );
-    let [off, ..] = cells;
-    for (policy, cell) in POLICIES.iter().zip(cells) {
+    let [off, ..] = cells else { return };
+    for (policy, cell) in policies.iter().zip(cells) {
         let speed = cell.samples(|measured| measured.requests_per_second);
         let to_off = speed.relative_to(&off.samples(|measured| measured.requests_per_second));
         let cpu = cell.samples(|measured| measured.cpu_micros_per_request);
         let cpu_to_off = cpu.relative_to(&off.samples(|measured| measured.cpu_micros_per_request));
         println!(
-            "{policy:<11}{:>10.0} ({:>7.0}..{:>8.0}){:>8.2} ({:>4.2}..{:>4.2}){:>10.2} ({:>4.2}x){:>6.0}%   \
-             req/receive {:.2}, per req: records {:.3}, sends {:.3}, flushes {:.3} threshold + {:.3} batch end",
+            "{policy:<10}|{:>9.0}{:>10.0}{:>10.0} |{:>6.2}{:>6.2}{:>6.2} |{:>10.2}{:>6.2} |{:>4.0}% |{:>9.2} |\
+             {:>8.3}{:>8.3}{:>9.3}{:>9.3}",
             speed.median(),
             speed.min(),
             speed.max(),

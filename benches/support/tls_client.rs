@@ -37,24 +37,23 @@ impl TlsClient {
         loop {
             let status = self.0.process_tls_records(&mut input[done..]);
             done += status.discard;
-            match status.state.expect("the other side speaks TLS") {
-                ConnectionState::ReadTraffic(mut traffic) => {
+            match status.state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
                         plaintext(record.expect("the record is whole").payload);
                     }
                 }
-                ConnectionState::EncodeTlsData(mut message) => {
+                Ok(ConnectionState::EncodeTlsData(mut message)) => {
                     let start = output.len();
                     if let Err(EncodeError::InsufficientSize(needed)) = message.encode(&mut []) {
                         output.resize(start + needed.required_size, 0);
                         message.encode(&mut output[start..]).expect("the room is what was asked for");
                     }
                 }
-                ConnectionState::TransmitTlsData(sent) => sent.done(),
-                ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake => return done,
-                ConnectionState::PeerClosed | ConnectionState::Closed | ConnectionState::ReadEarlyData(_) | _ => {
-                    panic!("the other side has ended")
-                }
+                Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
+                Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => return done,
+                Ok(other) => panic!("the other side has ended: {other:?}"),
+                Err(error) => panic!("the other side does not speak TLS: {error}"),
             }
         }
     }
