@@ -100,4 +100,8 @@ cargo test --profile checks --features loom --test mailbox_loom
 section "unit, property, simulation, fuzz smoke and black-box tests"
 FUZZ_SECONDS=30 cargo test --profile checks
 
+# Counts only, so that a busy machine does not matter.
+section "allocations and system calls of the steady state"
+cargo bench --profile checks --bench steady -- --quick
+
 section "passed"

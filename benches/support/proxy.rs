@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cores::{self, Cores};
 use crate::credentials::Credentials;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ringwall");
+
 /// A configuration with one shard; sessions are not logged, so that the log is a few lines.
 pub(crate) fn config(backend: &str, cores: Cores, coalesce: &str) -> String {
     format!(
@@ -52,13 +54,25 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts the program, all its threads on the proxy's core, and waits until it serves.
     pub(crate) fn start(credentials: &Credentials, backend: &str, cores: Cores, coalesce: &str) -> Self {
+        // env(1) adds nothing here.
+        Self::start_by(Command::new("env"), credentials, backend, cores, coalesce)
+    }
+
+    /// As [`Proxy::start`], by a command that runs the program named behind it in its own place.
+    pub(crate) fn start_by(
+        mut command: Command,
+        credentials: &Credentials,
+        backend: &str,
+        cores: Cores,
+        coalesce: &str,
+    ) -> Self {
         let file = credentials.write("ringwall.toml", &config(backend, cores, coalesce));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
-        command.args(["run", "--config"]).arg(file).env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET");
+        command.args([PROGRAM, "run", "--config"]).arg(file).env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET");
         // A new process stays on the core of the thread that starts it.
         cores::pin(cores.proxy);
-        let mut program = command.stderr(Stdio::piped()).spawn().expect("the program starts");
+        let program = command.stderr(Stdio::piped()).spawn();
         cores::pin(cores.clients);
+        let mut program = program.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let mut log = BufReader::new(program.stderr.take().expect("its standard error is a pipe")).lines();
         let first = log.next().expect("it says that it has started").expect("a line of text");
         let address = first.split_once(" on ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -66,17 +80,12 @@ impl Proxy {
         Self { program, log, address }
     }
 
-    /// Its process.
-    pub(crate) fn id(&self) -> u32 {
-        self.program.id()
-    }
-
     /// The time that its threads have spent on a core, in user and kernel mode.
     ///
     /// The first number of `schedstat` is in nanoseconds. The kernel brings it up to date when it switches threads, and
     /// at each clock tick.
     pub(crate) fn cpu_time(&self) -> Duration {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.id())).expect("the program runs");
+        let threads = fs::read_dir(format!("/proc/{}/task", self.program.id())).expect("the program runs");
         let nanos = threads.filter_map(|thread| {
             let schedstat = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
             schedstat.split(' ').next()?.parse::<u64>().ok()
@@ -93,6 +102,15 @@ impl Proxy {
         let totals = lines.iter().find_map(|line| line.split_once(" totals ")).expect("it says what it has counted").1;
         let fields = totals.split(' ').filter_map(|field| field.split_once('='));
         Totals(fields.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
+    }
+}
+
+impl Drop for Proxy {
+    /// A bench that fails leaves no program behind.
+    fn drop(&mut self) {
+        // It has ended already, most often.
+        let _ = self.program.kill();
+        let _ = self.program.wait();
     }
 }
 

@@ -1,44 +1,55 @@
-//! System calls of a running process, counted by strace(1).
+//! System calls of a program that runs under strace(1), counted over a window.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-/// How often each system call was made.
+/// How often each system call was begun.
 pub(crate) type Calls = BTreeMap<String, u64>;
 
-/// Counts the system calls of all threads of process `id` while `work` is done. `folder` takes a file.
-///
-/// # Errors
-/// What strace says when it cannot be run or may not attach.
-pub(crate) fn during(id: u32, folder: &Path, work: impl FnOnce()) -> Result<Calls, String> {
-    let file = folder.join("strace");
-    let mut command = Command::new("strace");
-    command.args(["-f", "-c", "-o"]).arg(&file).args(["-p", &id.to_string()]);
-    let mut strace =
-        command.stderr(Stdio::piped()).spawn().map_err(|error| format!("strace cannot be run: {error}"))?;
-    let mut said = String::new();
-    let mut lines = BufReader::new(strace.stderr.take().expect("its standard error is a pipe"));
-    // It speaks when it has attached to every thread, or when it may not.
-    lines.read_line(&mut said).map_err(|error| error.to_string())?;
-    if !said.contains(" attached") {
-        return Err(said);
+/// What strace has written, or will have when the program has ended.
+pub(crate) struct Trace(PathBuf);
+
+impl Trace {
+    /// A trace into a file in `folder`.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self(folder.join("strace"))
     }
-    work();
-    kill_process(Pid::from_child(&strace), Signal::INT).map_err(|error| error.to_string())?;
-    strace.wait().map_err(|error| error.to_string())?;
-    let table = fs::read_to_string(&file).map_err(|error| format!("strace has written nothing: {error}"))?;
-    Ok(table.lines().filter_map(row).collect())
+
+    /// The start of a command that runs the program behind it, all its threads traced. strace is a child of the program,
+    /// which so may be traced wherever programs may be traced by their own kin only.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-ttt", "-o"]).arg(&self.0);
+        command
+    }
+
+    /// Counts what was begun from `from` to `until`.
+    pub(crate) fn calls(&self, from: Duration, until: Duration) -> Calls {
+        let text = fs::read_to_string(&self.0).expect("strace has written a file");
+        let mut calls = Calls::new();
+        for (at, name) in text.lines().filter_map(begun) {
+            if (from..until).contains(&at) {
+                *calls.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+        calls
+    }
 }
 
-/// A row of the table: share of the time, seconds, microseconds a call, calls, errors if there were any, name.
-fn row(text: &str) -> Option<(String, u64)> {
-    let columns: Vec<_> = text.split_whitespace().collect();
-    let calls = columns.get(3)?.parse().ok()?;
-    let name = *columns.last()?;
-    (name != "total").then(|| (name.to_owned(), calls))
+/// A line such as `4711 1700000000.123456 futex(0x7f…`: when, and which call. Lines that end a call or tell of a signal
+/// look otherwise.
+fn begun(line: &str) -> Option<(Duration, &str)> {
+    let mut words = line.split_whitespace();
+    let at = words.nth(1)?.parse().ok()?;
+    let (name, _) = words.next()?.split_once('(')?;
+    Some((Duration::from_secs_f64(at), name))
+}
+
+/// The time as strace tells it: since 1970.
+#[expect(clippy::disallowed_methods, reason = "strace tells the time of day, and is told nothing")]
+pub(crate) fn time() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970")
 }
