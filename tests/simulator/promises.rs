@@ -49,10 +49,14 @@ impl Run {
 
     /// The limits of connections hold, and what the dispatcher believes of sessions is true.
     pub(crate) fn check_dispatcher(&self) {
-        let Some(dispatcher) = &self.process.dispatcher.body else { return };
-        if self.stopped {
-            return;
+        if !self.stopped {
+            self.check_beliefs();
+            self.check_limits();
         }
+    }
+
+    fn check_beliefs(&self) {
+        let Some(dispatcher) = &self.process.dispatcher.body else { return };
         let shards = (0..).zip(&self.process.shards);
         let truth = shards.flat_map(|(index, shard)| {
             let slots = shard.body.iter().flat_map(Shard::pending_sessions);
@@ -60,7 +64,6 @@ impl Run {
         });
         let (believed, truth): (BTreeSet<_>, BTreeSet<_>) = (dispatcher.pending_sessions().collect(), truth.collect());
         assert_eq!(believed, truth, "sessions that the dispatcher takes to be pending, and those that are");
-        self.check_limits();
     }
 
     fn check_limits(&self) {
@@ -84,6 +87,10 @@ impl Run {
         assert!(self.control.has_taken_all(), "the control plane sleeps, and there are events");
         if self.drained.is_some() {
             return;
+        }
+        // Without a timer it sleeps on its doorbell, and what shards publish wakes it.
+        if self.sim.wakes_at(self.process.dispatcher.driver).is_none() {
+            self.check_beliefs();
         }
         self.clients.iter().for_each(|client| self.check_arrival(client));
         self.check_service();
