@@ -48,9 +48,12 @@ const WINDOWS_MAX: usize = 10;
 /// Counts per request in the steady state, and whether they are within their bounds.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Fewer requests, and no judgement of what depends on a machine that has nothing else to do
+    /// Fewer requests
     #[arg(long)]
     quick: bool,
+    /// The backend on the clients' core: the proxy waits for them then, and how often it enters the kernel is not judged
+    #[arg(long)]
+    apart: bool,
     /// Connections; the bounds are for 50
     #[arg(long, default_value_t = 50)]
     clients: usize,
@@ -60,9 +63,13 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { quick, clients, .. } = Arguments::parse();
+    let Arguments { quick, apart, clients, .. } = Arguments::parse();
     let machine = Machine::of_this_process();
-    let cores = Cores::of_this_process();
+    let mut cores = Cores::of_this_process();
+    if !apart {
+        // So that the proxy's core has no idle moment, as on a machine at its capacity.
+        cores.backend = cores.proxy;
+    }
     cores::pin(cores.clients);
     let credentials = Credentials::new();
     // With one request outstanding a connection is busy, and nothing but the connections beside it makes a batch.
@@ -76,7 +83,7 @@ fn main() -> ExitCode {
     let bench = Bench { machine, cores, credentials, backend, shape, requests };
     bench.count_allocations(&mut verdict);
     bench.count_system_calls(&mut verdict);
-    bench.read_totals(&mut verdict, !quick);
+    bench.read_totals(&mut verdict, !apart);
     if verdict.all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -170,8 +177,8 @@ impl Bench {
         }
     }
 
-    /// Lets the real program run by itself and reads what it has counted. How many messages an enter brings depends on
-    /// how much else runs on the cores, so that is judged only where nothing does.
+    /// Lets the real program run by itself and reads what it has counted. A proxy that waits for its peers enters the
+    /// kernel for each message or two, because there are no more yet; that is judged only where its core is the bottleneck.
     fn read_totals(&self, verdict: &mut Verdict, judges_enters: bool) {
         let proxy = Proxy::start(&self.credentials, &self.backend, self.cores, COALESCE);
         let mut load = self.connect(proxy.address);
