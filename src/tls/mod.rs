@@ -22,6 +22,7 @@ mod engine;
 mod failure;
 mod first_bytes;
 mod groups;
+mod hello;
 mod identity_error;
 mod overheard;
 mod pem;

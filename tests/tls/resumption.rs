@@ -111,3 +111,25 @@ fn without_ticket_keys_no_session_resumes() {
         }
     }
 }
+
+#[test]
+fn a_client_is_known_by_a_ticket_that_opens_and_by_nothing_else() {
+    let world = World::new(KeyKind::Ecdsa);
+    for version in [&TLS13, &TLS12] {
+        let config = config(&world, version);
+        let hello = || Client::new(config.clone(), "redis.test").output();
+        let acceptor = world.acceptor(&options(keys("a")));
+        assert!(!acceptor.knows(&hello()), "without a ticket");
+        connect(&world, &options(keys("a")), &config);
+        let with_ticket = hello();
+        assert!(acceptor.knows(&with_ticket));
+        assert!(!world.acceptor(&options(keys("b"))).knows(&with_ticket), "another listener's");
+        assert!(!acceptor.knows(&with_ticket[..with_ticket.len() - 1]), "cut");
+        // A ticket that was made up is as long as a real one.
+        let ticket = 81_000_u64.to_be_bytes();
+        let at = with_ticket.windows(8).position(|bytes| bytes == ticket).unwrap();
+        let mut forged = with_ticket.clone();
+        forged[at + 8] ^= 1;
+        assert!(!acceptor.knows(&forged), "forged");
+    }
+}
