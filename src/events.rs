@@ -38,6 +38,13 @@ pub enum Event {
         /// The listener's index in the configuration.
         listener: u16,
     },
+    /// Clients came faster than a listener's rates allow and were closed.
+    TooFast {
+        /// The listener's index in the configuration.
+        listener: u16,
+        /// How many, since the last such event.
+        clients: u64,
+    },
     /// The dispatcher has stopped accepting, and every connection it had accepted is with a shard.
     Draining,
 }

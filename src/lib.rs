@@ -52,8 +52,8 @@
 //! The dispatcher's multishot accept yields a socket. Admission counts it, placement draws two shards and takes the
 //! less loaded, the socket's number goes into that shard's mailbox, and its doorbell rings if it sleeps. The shard
 //! gives the session a slot and arms a receive. The handshake's messages are served after the data of other sessions,
-//! within a budget. When it is complete, a ticket leaves at once and the server is dialled. From there bytes are
-//! relayed one to one; no command is parsed, so every command works.
+//! within a budget, the newest first in a storm. When it is complete, a ticket leaves at once and the server is
+//! dialled. From there bytes are relayed one to one; no command is parsed, so every command works.
 //!
 //! Client bytes are decrypted in the receive buffer and appended to the server's send buffer: the one copy. Server
 //! bytes join the client's cork, or pass it when they are large, and are sealed straight from where they lie. At the

@@ -10,6 +10,10 @@ pub struct Tally {
     pub sessions: u64,
     /// Handshakes completed.
     pub handshakes: u64,
+    /// Handshakes not begun, because the client was gone or its time was over when their turn came.
+    pub handshakes_abandoned: u64,
+    /// Handshakes ended to make room for newer ones.
+    pub handshakes_displaced: u64,
     /// TLS records opened.
     pub records_opened: u64,
     /// Flushes of a cork at the end of a batch of completions.
@@ -49,6 +53,8 @@ impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.sessions += other.sessions;
         self.handshakes += other.handshakes;
+        self.handshakes_abandoned += other.handshakes_abandoned;
+        self.handshakes_displaced += other.handshakes_displaced;
         self.records_opened += other.records_opened;
         self.flushes_batch_end += other.flushes_batch_end;
         self.flushes_threshold += other.flushes_threshold;

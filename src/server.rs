@@ -212,6 +212,7 @@ impl DataPlane {
         let listeners = sockets.iter().zip(&config.listeners).map(|(&socket, listener)| dispatcher::Listener {
             socket,
             connections_max: u64::from(listener.max_connections),
+            rates: listener.rates,
         });
         let listeners = listeners.collect();
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, end_sender)?;
@@ -246,6 +247,7 @@ struct Blueprint {
     socket: SocketOptions,
     slots: u32,
     memory_bytes: usize,
+    handshakes_max: usize,
 }
 
 #[derive(Debug)]
@@ -281,6 +283,7 @@ impl Blueprint {
             // Placement may send every client to one shard.
             slots: limits.max_connections.saturating_add(refusals),
             memory_bytes: limits.shard_memory,
+            handshakes_max: limits.max_handshakes as usize,
         }
     }
 }
@@ -363,6 +366,7 @@ impl Starting {
                 id,
                 slots_max: blueprint.slots as usize,
                 memory_bytes: blueprint.memory_bytes,
+                handshakes_max: blueprint.handshakes_max,
                 socket: blueprint.socket,
                 seed: tls::random_seed(),
             };

@@ -89,6 +89,7 @@ fn a_value_out_of_bounds_is_told_the_bounds() {
         ("limits", "max_connections", "0", "1 to 1000000"),
         ("limits", "max_connections", "999999999999999999999999", "1 to 1000000"),
         ("limits", "listen_backlog", "70000", "1 to 65535"),
+        ("limits", "max_handshakes", "15", "16 to 65536"),
         ("runtime", "shards", "0", "1 to 1024"),
         ("coalesce", "bytes", "\"2MiB\"", "1KiB to 1MiB, or \"off\", or \"unbounded\""),
     ] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ringwall::config::{
     Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server, Tls,
 };
+use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
 use ringwall::tls::{ClientAuth, ClientRules, Coverage, Policy, Version};
 
@@ -66,6 +67,7 @@ fn the_least_that_starts_means_the_defaults() {
                 client_auth: None,
             },
             max_connections: 10_000,
+            rates: Rates { total: None, per_source: None },
         }]
     );
     let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
@@ -86,6 +88,7 @@ fn the_least_that_starts_means_the_defaults() {
             tcp_user_timeout: Some(Duration::from_secs(300)),
             send_buffer: 262_144,
             shard_memory: 268_435_456,
+            max_handshakes: 1_024,
         }
     );
     assert_eq!(config.coalesce, Coalesce::Bytes(65_536));
@@ -124,7 +127,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 43);
+    assert_eq!(keys, 46);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct Limits {
     pub send_buffer: usize,
     /// What the sessions of one shard may hold together.
     pub shard_memory: usize,
+    /// Handshakes that one shard may have begun at once, and new ones that may wait there.
+    pub max_handshakes: u32,
 }
 
 /// Sessions at once where nothing is written: Valkey's and Redis' own default of `maxclients`.
@@ -91,6 +93,7 @@ impl Limits {
             )?,
             send_buffer: s.size("send_buffer", raw.send_buffer.as_ref(), "256KiB", "64KiB"..="16MiB", "")?,
             shard_memory: s.size("shard_memory", raw.shard_memory.as_ref(), "256MiB", "16MiB"..="1024GiB", "")?,
+            max_handshakes: s.count("max_handshakes", raw.max_handshakes.as_ref(), 16..=65_536)?.unwrap_or(1_024),
         };
         limits.check_together(&s, raw)?;
         Ok(limits)

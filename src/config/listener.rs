@@ -13,6 +13,7 @@ use super::raw::RawListener;
 use super::section::Section;
 use super::tls::{Tls, read_tls};
 use super::{address, check_entries, closest};
+use crate::dispatcher::Rates;
 
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,12 @@ pub struct Listener {
     pub tls: Tls,
     /// Most connections at once; at most [`Limits::max_connections`].
     pub max_connections: u32,
+    /// How fast clients may come.
+    pub rates: Rates,
 }
+
+/// Clients per second that may be asked for: more than a core can shake hands with.
+const RATE_MAX: u32 = 1_000_000;
 
 pub(super) fn read_listeners(
     source: &Source,
@@ -99,5 +105,13 @@ fn read_listener(
         backend,
         tls: read_tls(section, entry)?,
         max_connections: written.unwrap_or(most),
+        rates: Rates {
+            total: section.count("handshake_rate", raw.handshake_rate.as_ref(), 1..=RATE_MAX)?,
+            per_source: section.count(
+                "handshake_rate_per_source",
+                raw.handshake_rate_per_source.as_ref(),
+                1..=RATE_MAX,
+            )?,
+        },
     })
 }

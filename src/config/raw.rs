@@ -43,6 +43,8 @@ pub(super) struct RawListener {
     #[serde(deserialize_with = "placed_table")]
     pub(super) tls: Option<Spanned<RawTls>>,
     pub(super) max_connections: Option<Spanned<Value>>,
+    pub(super) handshake_rate: Option<Spanned<Value>>,
+    pub(super) handshake_rate_per_source: Option<Spanned<Value>>,
 }
 
 /// A listener's `tls`.
@@ -111,6 +113,7 @@ pub(super) struct RawLimits {
     pub(super) tcp_user_timeout: Option<Spanned<Value>>,
     pub(super) send_buffer: Option<Spanned<Value>>,
     pub(super) shard_memory: Option<Spanned<Value>>,
+    pub(super) max_handshakes: Option<Spanned<Value>>,
 }
 
 /// `[coalesce]`.
@@ -358,8 +361,9 @@ mod tests {
         let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
         // Taken apart without `..`: a new key does not compile until it is asked for here.
         let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
-        let RawListener { name, bind, backend: to, tls: _, max_connections } = listener[0].get_ref();
-        let listener = [name, bind, to, max_connections];
+        let RawListener { name, bind, backend: to, tls: _, max_connections, handshake_rate, handshake_rate_per_source } =
+            listener[0].get_ref();
+        let listener = [name, bind, to, max_connections, handshake_rate, handshake_rate_per_source];
         let RawBackend { name, servers } = backend[0].get_ref();
         let backend = [name, servers];
         let RawRuntime { shards, cores, dispatcher_core } = &runtime;
@@ -376,6 +380,7 @@ mod tests {
             tcp_user_timeout,
             send_buffer,
             shard_memory,
+            max_handshakes,
         } = &limits;
         let limits = [
             max_connections,
@@ -389,6 +394,7 @@ mod tests {
             tcp_user_timeout,
             send_buffer,
             shard_memory,
+            max_handshakes,
         ];
         let RawCoalesce { bytes } = &coalesce;
         let RawLog { format, level, sessions } = &log;

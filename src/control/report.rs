@@ -33,6 +33,12 @@ pub(super) fn log_event(config: &Config, event: &Event) {
             pending_ms = millis(*pending),
             "session stalled: neither side reads"
         ),
+        Event::TooFast { listener, clients } => warn!(
+            target: "ringwall::dispatcher",
+            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            clients,
+            "clients refused: they come faster than handshake_rate or handshake_rate_per_source allows"
+        ),
         Event::Draining => info!(target: "ringwall::dispatcher", "accepting nothing more"),
     }
 }
@@ -107,6 +113,8 @@ pub(super) fn log_totals(tally: &Tally) {
         target: "ringwall::control",
         sessions = tally.sessions,
         handshakes = tally.handshakes,
+        handshakes_abandoned = tally.handshakes_abandoned,
+        handshakes_displaced = tally.handshakes_displaced,
         records_opened = tally.records_opened,
         receives = tally.receives,
         sends = tally.sends,

@@ -11,6 +11,7 @@
 mod admission;
 mod pending;
 pub mod placement;
+mod rates;
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,10 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use admission::REFUSALS_MAX;
+pub use rates::Rates;
 
 use crate::dispatcher::admission::{Admission, Verdict};
 use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
+use crate::dispatcher::rates::Meter;
 use crate::events::{Event, EventSender};
 use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, RingHandle, Token, Wait};
 use crate::load::LoadCell;
@@ -77,6 +80,8 @@ pub struct Listener {
     pub socket: Fd,
     /// Open connections beyond which its clients are refused.
     pub connections_max: u64,
+    /// How fast its clients may come.
+    pub rates: Rates,
 }
 
 /// A shard as the dispatcher reaches it.
@@ -119,6 +124,7 @@ enum Accepting {
 struct ListenerState {
     listener: Listener,
     accepting: Accepting,
+    meter: Meter,
     /// The log has been told that accepting is paused.
     told: bool,
 }
@@ -181,7 +187,12 @@ impl<D: Driver> Dispatcher<D> {
             admission: Admission::new(options.connections_max, listeners_max, cells),
             listeners: listeners
                 .into_iter()
-                .map(|listener| ListenerState { listener, accepting: Accepting::Idle, told: false })
+                .map(|listener| ListenerState {
+                    listener,
+                    accepting: Accepting::Idle,
+                    meter: Meter::new(listener.rates),
+                    told: false,
+                })
                 .collect(),
             candidates: Vec::with_capacity(ports.len()),
             shards: ports.into_iter().map(shard).collect(),
@@ -236,6 +247,7 @@ impl<D: Driver> Dispatcher<D> {
         self.send_unsent();
         self.hand_over_backlog();
         self.update_pending();
+        self.tell_refused();
         self.advance();
         self.ring_shards();
         Ok(())
@@ -282,13 +294,14 @@ impl<D: Driver> Dispatcher<D> {
             Accepting::Paused(until) if self.may_accept() => Some(until),
             Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
         });
+        let refused = self.listeners.iter().filter_map(|state| state.meter.tells_at());
         let cut_off = match self.phase {
             Phase::Draining { cut_off_at } => Some(cut_off_at),
             Phase::Accepting | Phase::Stopping { .. } | Phase::CutOff | Phase::Ended => None,
         };
         let pending = (!self.pending.is_empty()).then_some(self.pending_check_at);
         let retry = retries.then(|| self.now + RETRY);
-        accepts.chain(cut_off).chain(pending).chain(retry).min()
+        accepts.chain(refused).chain(cut_off).chain(pending).chain(retry).min()
     }
 
     fn handle_completion(&mut self, completion: Completion) {
@@ -335,6 +348,11 @@ impl<D: Driver> Dispatcher<D> {
     }
 
     fn admit(&mut self, client: Fd, listener: u16) {
+        let meter = &mut self.listeners[usize::from(listener)].meter;
+        let source = meter.wants_source().then(|| self.driver.socket_addresses(client).1).flatten();
+        if !meter.admit(source.map(|address| address.ip()), self.now) {
+            return self.driver.close(client);
+        }
         let refusals = u16::try_from(self.listeners.len()).expect("listeners are numbered with 16 bits");
         match self.admission.admit(listener) {
             Verdict::Admit => self.hand_over(Handoff { client, listener, refusal: None, counter: listener }),
@@ -342,6 +360,14 @@ impl<D: Driver> Dispatcher<D> {
                 self.hand_over(Handoff { client, listener, refusal: Some(refusal), counter: refusals });
             }
             Verdict::Drop => self.driver.close(client),
+        }
+    }
+
+    fn tell_refused(&mut self) {
+        for (listener, state) in (0..).zip(&mut self.listeners) {
+            if let Some(clients) = state.meter.take_refused(self.now) {
+                self.links.events.send(Event::TooFast { listener, clients });
+            }
         }
     }
 

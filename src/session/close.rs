@@ -19,6 +19,8 @@ pub enum CloseReason {
     HandshakeAborted,
     /// The handshake was not complete in time.
     HandshakeTimeout,
+    /// Too many handshakes were under way, and this one was the oldest.
+    TooManyHandshakes,
     /// The handshake failed.
     HandshakeFailed(Failure),
     /// The client broke TLS after its handshake, or sent an alert.
@@ -53,6 +55,7 @@ impl CloseReason {
             Self::BackendReset => "backend_reset",
             Self::HandshakeAborted => "handshake_aborted",
             Self::HandshakeTimeout => "handshake_timeout",
+            Self::TooManyHandshakes => "too_many_handshakes",
             Self::HandshakeFailed(_) => "handshake_failed",
             Self::TlsFailed(_) => "tls_failed",
             Self::RecordLimit => "record_limit",
@@ -78,6 +81,7 @@ impl CloseReason {
             | Self::BackendReset
             | Self::HandshakeAborted
             | Self::HandshakeTimeout
+            | Self::TooManyHandshakes
             | Self::RecordLimit
             | Self::Plaintext
             | Self::BackendUnreachable

@@ -120,6 +120,13 @@ impl Session {
         self.phase_deadline = Some(turn.now + LINGER);
     }
 
+    /// Gives up on both sides at once, without a word, for `reason`.
+    pub fn abandon(&mut self, reason: CloseReason, turn: &mut Turn<'_>) {
+        self.reason.get_or_insert(reason);
+        self.client.give_up(turn);
+        self.backend.give_up(turn);
+    }
+
     /// Ends both sides in good order, for `reason`, and closes within the linger time. `false` when the session was
     /// ending already.
     pub fn close(&mut self, reason: CloseReason, turn: &mut Turn<'_>) -> bool {

@@ -8,13 +8,14 @@
 //! side; publish once.
 //!
 //! Invariants:
-//! - A lease is recycled in the turn it came, but for those of handshakes that wait for their budget.
+//! - A lease is recycled in the turn it came.
 //! - A slot is freed when nothing of its session is in flight; a socket is closed only then.
 //! - The steady state does not allocate, lock, or make a system call of its own besides the one enter.
 //!
 //! Read `tests/simulator/main.rs` first: it drives this loop on a simulated kernel.
 
 mod backends;
+mod handshakes;
 pub mod links;
 mod orders;
 mod settle;
@@ -23,7 +24,6 @@ mod table;
 mod timers;
 mod token;
 
-use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,13 +48,6 @@ use crate::tls::Acceptor;
 /// Completions served in one turn; the rest waits in the completion queue. Bounds how long a send that is due waits.
 const COMPLETIONS_PER_TURN_MAX: usize = 2048;
 
-/// Messages of unfinished handshakes served in one turn, after the data: about 1 ms with ECDSA keys.
-const HANDSHAKE_MESSAGES_PER_TURN_MAX: usize = 8;
-
-/// Received messages of handshakes that may wait for a later turn; beyond this they are served at once, so that
-/// waiting handshakes never hold more than this many receive buffers.
-const HANDSHAKE_MESSAGES_WAITING_MAX: usize = 256;
-
 /// What a shard is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -64,6 +57,8 @@ pub struct Options {
     pub slots_max: usize,
     /// Bytes that its sessions may hold before those that hold some take no more.
     pub memory_bytes: usize,
+    /// Handshakes that may have begun at once, and new ones that may wait; beyond it the oldest make room.
+    pub handshakes_max: usize,
     /// Set on every socket towards a server.
     pub socket: SocketOptions,
     /// Where the jitter starts from.
@@ -90,13 +85,6 @@ pub struct Report {
     pub cut_off: u64,
 }
 
-/// What a receive brought.
-#[derive(Debug)]
-enum Part {
-    Bytes(Lease),
-    End(Option<Errno>),
-}
-
 /// One core's event loop.
 #[derive(Debug)]
 pub struct Shard<D> {
@@ -114,11 +102,12 @@ pub struct Shard<D> {
     touched: Vec<SessionId>,
     /// Sessions whose budget ended before their records did.
     resuming: Vec<SessionId>,
-    handshake_parts: VecDeque<(SessionId, Part)>,
+    handshakes: handshakes::Queue,
     /// Sessions that wait for memory.
     short: Vec<SessionId>,
     scarce: bool,
-    handshakes: u32,
+    /// Sessions whose handshake is not over.
+    handshaking: u32,
     pending: u32,
     draining: Option<Duration>,
     cut_off: u64,
@@ -144,10 +133,10 @@ impl<D: Driver> Shard<D> {
             now,
             touched: Vec::new(),
             resuming: Vec::new(),
-            handshake_parts: VecDeque::new(),
+            handshakes: handshakes::Queue::new(options.handshakes_max),
             short: Vec::new(),
             scarce: false,
-            handshakes: 0,
+            handshaking: 0,
             pending: 0,
             draining: None,
             cut_off: 0,
@@ -170,8 +159,7 @@ impl<D: Driver> Shard<D> {
     /// Whether the shard has drained, or was told to stop.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let drained = self.draining.is_some() && self.table.is_empty() && self.handshake_parts.is_empty();
-        self.stopped || drained
+        self.stopped || self.draining.is_some() && self.table.is_empty()
     }
 
     /// What has been counted so far.
@@ -207,7 +195,7 @@ impl<D: Driver> Shard<D> {
     }
 
     fn wait(&self) -> Wait {
-        let has_work = !self.resuming.is_empty() || !self.handshake_parts.is_empty();
+        let has_work = !self.resuming.is_empty() || !self.handshakes.is_empty();
         if has_work || !self.links.mailbox.going_to_sleep() {
             return Wait::No;
         }
@@ -249,7 +237,7 @@ impl<D: Driver> Shard<D> {
             }
             return;
         };
-        let defers = side == Side::Client && (entry.handshaking || entry.handshake_parts > 0);
+        let defers = side == Side::Client && entry.handshake.defers();
         if let Some(socket) = entry.socket_mut(side) {
             if !more {
                 socket.receive = Receive::Idle;
@@ -258,42 +246,34 @@ impl<D: Driver> Shard<D> {
                 socket.observe(lease.len, self.driver.buffer_bytes(lease.group), data_waits);
             }
         }
-        let part = match result {
+        match result {
             Ok(Some(lease)) => {
                 self.tally.receives += 1;
-                Part::Bytes(lease)
-            }
-            Err(Errno(libc::ENOBUFS)) => {
-                self.tally.receives_without_buffer += 1;
-                return;
-            }
-            Err(Errno(libc::ECANCELED)) => return,
-            Ok(None) => Part::End(None),
-            Err(errno) => Part::End(Some(errno)),
-        };
-        if defers {
-            entry.handshake_parts += 1;
-            self.handshake_parts.push_back((id, part));
-        } else {
-            self.deliver(id, side, part);
-        }
-    }
-
-    fn deliver(&mut self, id: SessionId, side: Side, part: Part) {
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-        let session = self.table.entry(id).filter(|entry| !entry.closing).map(|entry| &mut entry.session);
-        match part {
-            Part::Bytes(lease) => {
-                if let Some(session) = session {
-                    session.handle_received(side, self.driver.bytes_mut(&lease), turn);
+                if defers {
+                    self.hold_bytes(id, &lease);
+                } else {
+                    self.deliver(id, side, &lease);
                 }
                 self.driver.recycle(lease);
             }
-            Part::End(error) => {
-                if let Some(session) = session {
-                    session.handle_end(side, error, turn);
-                }
-            }
+            Err(Errno(libc::ENOBUFS)) => self.tally.receives_without_buffer += 1,
+            Err(Errno(libc::ECANCELED)) => {}
+            Ok(None) | Err(_) if defers => self.hold_end(id, result.err()),
+            Ok(None) | Err(_) => self.deliver_end(id, side, result.err()),
+        }
+    }
+
+    fn deliver(&mut self, id: SessionId, side: Side, lease: &Lease) {
+        if let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) {
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            entry.session.handle_received(side, self.driver.bytes_mut(lease), turn);
+        }
+    }
+
+    fn deliver_end(&mut self, id: SessionId, side: Side, error: Option<Errno>) {
+        if let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) {
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            entry.session.handle_end(side, error, turn);
         }
     }
 
@@ -322,22 +302,6 @@ impl<D: Driver> Shard<D> {
                 entry.session.handle_connected(turn);
             }
             Err(errno) => self.handle_dial_failed(id, errno),
-        }
-    }
-
-    /// Serves what has come of unfinished handshakes, as far as the budget goes.
-    fn serve_handshakes(&mut self) {
-        for served in 0.. {
-            let waiting = self.handshake_parts.len();
-            if served >= HANDSHAKE_MESSAGES_PER_TURN_MAX && waiting <= HANDSHAKE_MESSAGES_WAITING_MAX {
-                return;
-            }
-            let Some((id, part)) = self.handshake_parts.pop_front() else { return };
-            if let Some(entry) = self.table.entry(id) {
-                entry.handshake_parts -= 1;
-            }
-            self.deliver(id, Side::Client, part);
-            self.touch(id);
         }
     }
 
@@ -402,7 +366,7 @@ impl<D: Driver> Shard<D> {
             self.driver.push(token::NO_ONE, Op::Notify { event });
         }
         let busy_permille = self.links.meter.busy_permille(self.driver.now());
-        let load = Load { pending: self.pending, handshakes: self.handshakes, busy_permille };
+        let load = Load { pending: self.pending, handshakes: self.handshaking, busy_permille };
         self.links.load.publish(load);
     }
 

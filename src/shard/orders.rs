@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Shard;
+use super::handshakes::Handshake;
 use super::socket::Socket;
 use super::table::Entry;
 use super::token::SessionId;
@@ -96,13 +97,12 @@ impl<D: Driver> Shard<D> {
             touched: false,
             closing: false,
             pending: false,
-            handshaking: true,
-            handshake_parts: 0,
+            handshake: Handshake::new(),
             short: false,
             timer: None,
         });
         self.tally.sessions += 1;
-        self.handshakes += 1;
+        self.handshaking += 1;
         if let Some(quiet) = self.draining {
             self.begin_drain_of(id, quiet);
         }

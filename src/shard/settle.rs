@@ -162,10 +162,8 @@ impl<D: Driver> Shard<D> {
                 cancel(&mut self.driver, op);
             }
         }
-        if entry.handshaking {
-            entry.handshaking = false;
-            self.handshakes -= 1;
-        }
+        entry.handshake.discard(&mut self.pool);
+        self.end_handshake(id);
         self.publish_pending(id, false);
     }
 
@@ -204,7 +202,8 @@ impl<D: Driver> Shard<D> {
     fn settle_receive(&mut self, id: SessionId, side: Side) {
         let scarce = self.scarce;
         let Some(entry) = self.table.entry(id) else { return };
-        let wanted = entry.session.wants_receive(side, scarce);
+        let has_room = side == Side::Backend || entry.handshake.has_room();
+        let wanted = has_room && entry.session.wants_receive(side, scarce);
         let starved = scarce && !wanted && entry.session.wants_receive(side, false);
         if entry.connect.is_some() && side == Side::Backend {
             return;
@@ -232,10 +231,7 @@ impl<D: Driver> Shard<D> {
         if entry.session.wants_turn() {
             self.resuming.push(id);
         }
-        if entry.handshaking && !entry.session.is_handshaking() {
-            entry.handshaking = false;
-            self.handshakes -= 1;
-        }
+        let handshake_is_over = entry.handshake.is_going_on() && !entry.session.is_handshaking();
         if let Some(deadline) = entry.session.deadline()
             && entry.timer.is_none_or(|timer| deadline < timer)
         {
@@ -244,6 +240,9 @@ impl<D: Driver> Shard<D> {
         }
         let pending = entry.session.is_pending();
         self.publish_pending(id, pending);
+        if handshake_is_over {
+            self.end_handshake(id);
+        }
     }
 
     /// Publishes a session's pending flag, on transitions only.

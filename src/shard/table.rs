@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use slab::Slab;
 
+use super::handshakes::Handshake;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::io::OpId;
@@ -38,9 +39,7 @@ pub(super) struct Entry {
     /// The session has said [`Output::Close`](crate::session::Output::Close).
     pub(super) closing: bool,
     pub(super) pending: bool,
-    pub(super) handshaking: bool,
-    /// Parts of its handshake that wait for their budget; what comes later must not overtake them.
-    pub(super) handshake_parts: u32,
+    pub(super) handshake: Handshake,
     /// Already in the list of sessions that wait for memory.
     pub(super) short: bool,
     /// When the earliest timer set for it fires.

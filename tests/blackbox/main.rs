@@ -25,4 +25,5 @@ mod real_clients;
 mod refusals;
 mod rejected_starts;
 mod server_features;
+mod storms;
 mod tls_versions;

@@ -57,6 +57,7 @@ pub(crate) struct Plan {
     pub(crate) connections_max: u64,
     pub(crate) session: session::Options,
     pub(crate) memory_bytes: usize,
+    pub(crate) handshakes_max: usize,
     /// How many records one key may seal.
     pub(crate) record_limit: Option<u64>,
     pub(crate) mailbox_orders: usize,
@@ -123,6 +124,7 @@ impl Plan {
                 idle_timeout: None,
             },
             memory_bytes: 16 << 20,
+            handshakes_max: 1_024,
             record_limit: None,
             mailbox_orders: 64,
             pending_hints: 64,
@@ -172,6 +174,7 @@ impl Plan {
             connections_max: if rng.chance(300) { rng.below(6) } else { 100 },
             session: session(rng),
             memory_bytes: 1 << (14 + rng.below(11)),
+            handshakes_max: if rng.chance(300) { rng.size(4) } else { 1_024 },
             record_limit: rng.chance(100).then(|| 1 + rng.below(60)),
             mailbox_orders: if rng.chance(300) { rng.size(3) } else { 64 },
             pending_hints: if rng.chance(300) { rng.size(3) } else { 64 },

@@ -102,6 +102,7 @@ impl Process {
         let listeners = plan.listeners.iter().map(|listener| dispatcher::Listener {
             socket: sim.listen(&listener.address),
             connections_max: listener.connections_max,
+            rates: dispatcher::Rates::default(),
         });
         let listeners = listeners.collect();
         let options = dispatcher::Options { connections_max: plan.connections_max, seed: plan.seed };
@@ -126,6 +127,7 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
         id,
         slots_max: slots(plan) as usize,
         memory_bytes: plan.memory_bytes,
+        handshakes_max: plan.handshakes_max,
         socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None },
         seed: plan.seed + u64::from(id),
     };

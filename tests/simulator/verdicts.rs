@@ -109,6 +109,7 @@ impl Story<'_> {
             "backend_closed" => backend.is_none_or(|backend| backend.witness.has_shut()),
             "backend_reset" => backend.is_none_or(|backend| backend.witness.has_cut()),
             "handshake_timeout" => record.duration >= session.handshake_timeout,
+            "too_many_handshakes" => run.plan.clients.len() > run.plan.handshakes_max,
             "handshake_failed" | "plaintext" => !client.speaks_tls(),
             "tls_failed" => client.junk_said,
             "record_limit" => run.may_use_up_its_keys(client),
