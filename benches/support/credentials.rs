@@ -1,4 +1,4 @@
-//! What the benches' connections are made with: an ECDSA P-256 certificate, and clients that speak TLS 1.3 with
+//! What the benches' connections are made with: an ECDSA P-256 or RSA-2048 certificate, and clients that speak TLS 1.3 with
 //! AES-128-GCM.
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
@@ -23,10 +23,26 @@ pub(crate) struct Credentials {
     pub(crate) client: Arc<ClientConfig>,
 }
 
+/// What the certificate's key is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyKind {
+    Ecdsa,
+    Rsa,
+}
+
 impl Credentials {
-    /// Makes a key and signs its certificate with it.
+    /// An ECDSA key and its certificate.
     pub(crate) fn new() -> Self {
-        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
+        Self::of(KeyKind::Ecdsa)
+    }
+
+    /// Makes a key and signs its certificate with it.
+    pub(crate) fn of(kind: KeyKind) -> Self {
+        let key = match kind {
+            KeyKind::Ecdsa => rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+            KeyKind::Rsa => rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048),
+        };
+        let key = key.expect("a key");
         let certificate = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])
             .and_then(|params| params.self_signed(&key))
             .expect("a certificate");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall::io::sys::now;
+use ringwall::time::Time;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -56,6 +57,17 @@ pub(crate) struct Load {
     requests: Vec<u8>,
     output: Vec<u8>,
     input: Vec<u8>,
+    /// Times from a request to its last reply, while they are measured.
+    latencies: Option<Vec<Duration>>,
+}
+
+/// What the clients had of a stretch of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    /// Replies.
+    pub(crate) per_second: f64,
+    /// The time in which 99 of 100 of what was asked in one go was answered.
+    pub(crate) p99: Duration,
 }
 
 struct Client {
@@ -65,6 +77,8 @@ struct Client {
     carry: Vec<u8>,
     /// Bytes of replies that are still to come.
     awaited: usize,
+    /// When the last of them was asked for.
+    asked: Time,
 }
 
 impl Load {
@@ -85,6 +99,7 @@ impl Load {
             requests: vec![b'q'; shape.outstanding * shape.request_bytes],
             output: Vec::new(),
             input: vec![0; READ_BYTES],
+            latencies: None,
         }
     }
 
@@ -107,6 +122,25 @@ impl Load {
         }
     }
 
+    /// As [`Load::run_for`], and measures; each client asks for its next pipeline when the last one is answered.
+    pub(crate) fn measure_for(&mut self, duration: Duration) -> Measure {
+        self.latencies = Some(Vec::new());
+        let (before, started) = (self.replies(), now());
+        self.run_for(duration);
+        let took = now().since(started);
+        let mut latencies = self.latencies.take().unwrap_or_default();
+        latencies.sort_unstable();
+        let p99 = latencies.get(latencies.len() * 99 / 100).copied().unwrap_or(Duration::MAX);
+        Measure { per_second: (self.replies() - before) / took.as_secs_f64(), p99 }
+    }
+
+    /// Takes all that is still to come and asks for nothing.
+    pub(crate) fn rest(&mut self) {
+        while self.clients.iter().any(|client| client.awaited > 0) {
+            self.turn(false);
+        }
+    }
+
     /// Keeps requests outstanding until `replies` more have come, and then takes what is still to come.
     pub(crate) fn run_until_answered(&mut self, replies: u64) {
         self.send_first();
@@ -114,9 +148,7 @@ impl Load {
         while self.seen.reply_bytes < enough {
             self.turn(true);
         }
-        while self.clients.iter().any(|client| client.awaited > 0) {
-            self.turn(false);
-        }
+        self.rest();
     }
 
     fn send_first(&mut self) {
@@ -140,8 +172,8 @@ impl Load {
     }
 
     fn receive(&mut self, index: usize) {
-        let Self { clients, input, output, seen, .. } = self;
-        let Client { stream, tls, carry, awaited } = &mut clients[index];
+        let Self { clients, input, output, seen, latencies, .. } = self;
+        let Client { stream, tls, carry, awaited, asked } = &mut clients[index];
         let begun = carry.len();
         input[..begun].copy_from_slice(carry);
         carry.clear();
@@ -159,21 +191,27 @@ impl Load {
             *awaited = awaited.checked_sub(plaintext.len()).expect("no more comes than was asked for");
         });
         carry.extend_from_slice(&all[done..]);
+        if *awaited == 0
+            && let Some(latencies) = latencies
+        {
+            latencies.push(now().since(*asked));
+        }
         assert!(output.is_empty(), "the load is too short for new keys");
     }
 
     /// Asks for as many replies as are not outstanding, in one record.
     fn top_up(&mut self, index: usize) {
-        let Self { shape, clients, requests, output, seen, .. } = self;
-        let Client { stream, tls, awaited, .. } = &mut clients[index];
+        let Self { shape, clients, requests, output, seen, latencies, .. } = self;
+        let Client { stream, tls, awaited, asked, .. } = &mut clients[index];
         let wanted = shape.outstanding - awaited.div_ceil(shape.reply_bytes);
-        if wanted == 0 {
+        if wanted == 0 || latencies.is_some() && *awaited > 0 {
             return;
         }
         output.clear();
         tls.seal(&requests[..wanted * shape.request_bytes], output);
         stream.write_all(output).expect("the few requests outstanding fit the socket's buffer");
         *awaited += wanted * shape.reply_bytes;
+        *asked = now();
         seen.records_sent += 1;
     }
 }
@@ -196,6 +234,6 @@ impl Client {
             filled += stream.read(&mut input[filled..]).expect("the proxy answers");
         }
         stream.set_nonblocking(true).expect("a socket");
-        Self { stream, tls, carry: input[..filled].to_vec(), awaited: 0 }
+        Self { stream, tls, carry: input[..filled].to_vec(), awaited: 0, asked: Time::default() }
     }
 }

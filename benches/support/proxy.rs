@@ -31,7 +31,7 @@ servers = ["{backend}"]
 cores = [{}]
 
 [limits]
-max_connections = 400
+max_connections = 4000
 
 [coalesce]
 bytes = "{coalesce}"
