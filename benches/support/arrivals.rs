@@ -1,4 +1,5 @@
 //! Clients that come, begin a handshake and go: at a rate that does not wait for the proxy, or as fast as it takes them.
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,6 +30,8 @@ pub(crate) enum Manner {
     Recorded,
     /// Completes its handshake and leaves.
     Honest,
+    /// Completes its handshake, asks PING and leaves with the answer.
+    Asking,
 }
 
 /// How many come.
@@ -55,6 +58,12 @@ struct Arrival {
     stream: TcpStream,
     /// Of an honest one.
     tls: Option<TlsClient>,
+    /// It has still to ask.
+    asks: bool,
+    /// Bytes of plaintext received.
+    answered: usize,
+    /// Bytes of plaintext that it waits for.
+    awaited: usize,
     input: Vec<u8>,
 }
 
@@ -125,7 +134,7 @@ impl Crowd {
                 stream.write_all(&self.recorded).expect("a hello fits the socket's buffer");
                 None
             }
-            Manner::Honest => {
+            Manner::Honest | Manner::Asking => {
                 let (mut tls, mut hello) = (TlsClient::new(&self.config), Vec::new());
                 tls.open(&mut [], &mut hello, |_| {});
                 stream.write_all(&hello).expect("a hello fits the socket's buffer");
@@ -134,7 +143,8 @@ impl Crowd {
         };
         let entry = self.waiting.vacant_entry();
         epoll::add(&self.poll, &stream, EventData::new_u64(entry.key() as u64), EventFlags::IN).expect("a socket");
-        entry.insert(Arrival { stream, tls, input: Vec::new() });
+        let asks = self.manner == Manner::Asking;
+        entry.insert(Arrival { stream, tls, asks, answered: 0, awaited: 0, input: Vec::new() });
     }
 
     fn hear(&mut self, index: usize) {
@@ -165,10 +175,17 @@ impl Arrival {
     fn is_served(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return true };
         let mut output = Vec::new();
-        let done = tls.open(&mut self.input, &mut output, |_| {});
+        let answered = &mut self.answered;
+        let done = tls.open(&mut self.input, &mut output, |plaintext| *answered += plaintext.len());
         self.input.drain(..done);
+        let shaken = !tls.is_handshaking();
+        let asked = shaken && std::mem::take(&mut self.asks);
+        if asked {
+            tls.seal(b"PING\r\n", &mut output);
+            self.awaited = b"+PONG\r\n".len();
+        }
         // A proxy that has closed meanwhile is noticed by whoever reads next.
         let _ = self.stream.write_all(&output);
-        !tls.is_handshaking()
+        shaken && self.answered >= self.awaited
     }
 }

@@ -49,6 +49,7 @@ impl Credentials {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write(&folder.path().join("server.crt"), &certificate.pem());
         write(&folder.path().join("server.key"), &key.serialize_pem());
+        write(&folder.path().join("server.pem"), &(certificate.pem() + &key.serialize_pem()));
 
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der().clone()).expect("the certificate is one");
@@ -65,7 +66,14 @@ impl Credentials {
         Self { folder, client: Arc::new(client) }
     }
 
-    /// The folder of `server.crt` and `server.key`.
+    /// What a client that keeps tickets is made with. Clients made with one share them.
+    pub(crate) fn resuming(&self) -> Arc<ClientConfig> {
+        let mut client = ClientConfig::clone(&self.client);
+        client.resumption = Resumption::in_memory_sessions(64);
+        Arc::new(client)
+    }
+
+    /// The folder of `server.crt` and `server.key`, and of `server.pem` with both.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -66,6 +66,8 @@ pub(crate) struct Load {
 pub(crate) struct Measure {
     /// Replies.
     pub(crate) per_second: f64,
+    /// The time in which half of what was asked in one go was answered.
+    pub(crate) p50: Duration,
     /// The time in which 99 of 100 of what was asked in one go was answered.
     pub(crate) p99: Duration,
 }
@@ -103,6 +105,12 @@ impl Load {
         }
     }
 
+    /// From here on asks this, which is as long as the shape says, instead of something without content.
+    pub(crate) fn asks(&mut self, request: &[u8]) {
+        assert_eq!(request.len(), self.shape.request_bytes, "the length of a request");
+        self.requests = request.repeat(self.shape.outstanding);
+    }
+
     /// What has been seen so far.
     pub(crate) const fn seen(&self) -> Seen {
         self.seen
@@ -130,8 +138,9 @@ impl Load {
         let took = now().since(started);
         let mut latencies = self.latencies.take().unwrap_or_default();
         latencies.sort_unstable();
-        let p99 = latencies.get(latencies.len() * 99 / 100).copied().unwrap_or(Duration::MAX);
-        Measure { per_second: (self.replies() - before) / took.as_secs_f64(), p99 }
+        let within = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(Duration::MAX);
+        let per_second = (self.replies() - before) / took.as_secs_f64();
+        Measure { per_second, p50: within(50), p99: within(99) }
     }
 
     /// Takes all that is still to come and asks for nothing.

@@ -12,6 +12,11 @@ impl FromIterator<f64> for Samples {
 }
 
 impl Samples {
+    /// All of them, in the order they were taken.
+    pub(crate) fn values(&self) -> &[f64] {
+        &self.0
+    }
+
     /// The middle one, or the mean of the middle two.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.0.clone();

