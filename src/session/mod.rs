@@ -61,6 +61,15 @@ pub enum Side {
 impl Side {
     /// Both, in the order in which they are served.
     pub const BOTH: [Self; 2] = [Self::Client, Self::Backend];
+
+    /// The peer across the proxy.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Backend,
+            Self::Backend => Self::Client,
+        }
+    }
 }
 
 /// What bounds a session.
@@ -209,7 +218,10 @@ impl Session {
         if leg.input != Input::Open || matches!(self.phase, Phase::Refusing | Phase::Closing | Phase::Closed) {
             return;
         }
-        self.last_moved = turn.now;
+        // What can go nowhere does not keep a session alive.
+        if self.leg(side.other()).output == leg::Output::Open {
+            self.last_moved = turn.now;
+        }
         match side {
             Side::Client if first && tls::looks_like_plaintext(bytes) => self.refuse_plaintext(turn),
             Side::Client => self.open(bytes, turn),

@@ -45,6 +45,24 @@ fn junk_right_behind_the_handshake_and_a_request_does_not_undo_them() {
 }
 
 #[test]
+fn a_server_that_talks_on_after_its_client_has_gone_is_left_after_the_half_close_timeout() {
+    let mut world = World::connected(&Credentials::new(), options());
+    world.end(Side::Client, Some(EPIPE));
+    for _ in 0..29 {
+        world.wait(Duration::from_secs(1));
+        world.receive(Side::Backend, b"+more\r\n");
+        assert!(!world.closed);
+    }
+    // The timeout, and two seconds for the server to end as well.
+    world.wait(Duration::from_secs(1));
+    world.receive(Side::Backend, b"+more\r\n");
+    world.wait(Duration::from_secs(2));
+    assert!(world.closed);
+    assert_eq!(world.session.reason(), Some(CloseReason::ClientReset));
+    world.bury();
+}
+
+#[test]
 fn an_error_that_cannot_be_sealed_any_more_is_not_sent_as_nothing() {
     let without_coalescing = Options { coalesce: Threshold::Off, ..options() };
     let mut world = greeted(without_coalescing, Some(Refusal::TooManyConnections));
