@@ -17,6 +17,19 @@ use crate::tls::Summary;
 pub enum Event {
     /// A session has ended.
     Closed(Box<CloseRecord>),
+    /// A session's server is connected.
+    Reached {
+        /// The client's address.
+        client: Option<SocketAddr>,
+        /// The listener's index in the configuration.
+        listener: u16,
+        /// The shard's number.
+        shard: u16,
+        /// The server's index in its backend.
+        server: Option<u16>,
+        /// Our port towards the server: what the server's CLIENT LIST shows.
+        server_local_port: Option<u16>,
+    },
     /// A session has been blocked in both directions by peers that do not read.
     Stalled {
         /// The client's address.

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tracing::field::display;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use crate::config::{Backend, Config, Listener};
+use crate::config::{Backend, Config, Listener, Server};
 use crate::events::{CloseRecord, Event};
 use crate::metrics::Tally;
 use crate::session::close::CloseReason;
@@ -15,6 +15,15 @@ use crate::session::close::CloseReason;
 pub(super) fn log_event(config: &Config, event: &Event) {
     match event {
         Event::Closed(record) => log_closed(config, record),
+        Event::Reached { client, listener, shard, server, server_local_port } => debug!(
+            target: "ringwall::session",
+            client = client.map(display),
+            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            shard,
+            server = server_at(config, *listener, *server).map(|server| display(&server.address)),
+            server_local_port,
+            "session's server connected"
+        ),
         Event::AcceptPaused { listener, errno } => warn!(
             target: "ringwall::dispatcher",
             listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
@@ -66,7 +75,7 @@ fn log_closed(config: &Config, record: &CloseRecord) {
 fn log_session(config: &Config, record: &CloseRecord) {
     let tls = record.tls.as_ref();
     let backend = backend_of(config, record.listener);
-    let server = backend.and_then(|backend| backend.servers.get(usize::from(record.server?)));
+    let server = server_at(config, record.listener, record.server);
     info!(
         target: "ringwall::session",
         client = record.client.map(display::<SocketAddr>),
@@ -100,6 +109,10 @@ fn listener_at(config: &Config, index: u16) -> Option<&Listener> {
 
 fn backend_of(config: &Config, listener: u16) -> Option<&Backend> {
     config.backends.get(listener_at(config, listener)?.backend)
+}
+
+fn server_at(config: &Config, listener: u16, server: Option<u16>) -> Option<&Server> {
+    backend_of(config, listener)?.servers.get(usize::from(server?))
 }
 
 /// Milliseconds with the microseconds as decimals.

@@ -31,6 +31,7 @@ use std::time::Duration;
 pub use backends::Backend;
 pub use orders::{Handoff, Order};
 
+use crate::events::Event;
 use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};
 use crate::load::Load;
 use crate::metrics::Tally;
@@ -294,10 +295,18 @@ impl<D: Driver> Shard<D> {
         }
         match result {
             Ok(()) => {
+                entry.detail = None;
                 if let Some(backend) = &entry.backend {
                     let (own, _) = self.driver.socket_addresses(backend.fd);
                     entry.server_local_port = own.map(|address| address.port());
                 }
+                self.links.events.send(Event::Reached {
+                    client: entry.client_address,
+                    listener: entry.listener,
+                    shard: self.options.id,
+                    server: entry.server,
+                    server_local_port: entry.server_local_port,
+                });
                 let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
                 entry.session.handle_connected(turn);
             }

@@ -115,11 +115,12 @@ impl<D: Driver> Shard<D> {
             self.timers.set(again_at, id);
             return;
         }
-        entry.detail = Some(if errno == Errno(libc::ECANCELED) {
-            "no answer within the connect timeout".into()
-        } else {
-            errno.to_string().into()
-        });
+        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let why = match errno {
+            Errno(libc::ECANCELED) => "no answer within the connect timeout".to_owned(),
+            errno => errno.to_string(),
+        };
+        entry.detail = entry.server.map(|server| format!("{}: {why}", rotation.address(server)).into());
         entry.session.redial();
         self.touch(id);
     }

@@ -110,3 +110,28 @@ fn the_line_at_start_tells_version_kernel_shards_listeners_and_budgets() {
         assert!(line.contains(&format!("\"{field}\":")), "{field} is not in {line}");
     }
 }
+
+#[test]
+fn at_level_debug_a_session_is_named_as_soon_as_its_server_is_reached() {
+    let server = Server::on_tcp();
+    let ringwall = Setup::before(server.address()).sections("level = \"debug\"\n").start();
+    let mut client = ringwall.client();
+    let listed = client.call(&["CLIENT", "LIST"]);
+    let port =
+        String::from_utf8_lossy(&listed).split_once("addr=127.0.0.1:").unwrap().1.split(' ').next().unwrap().to_owned();
+    let line = ringwall.process.line(|line| line.contains("session's server connected"));
+    assert!(line.contains("\"DEBUG\"") && line.contains(&format!("\"server_local_port\":{port}")), "{line}");
+    assert!(line.contains(&format!("\"server\":\"{}\"", server.address())), "{line}");
+}
+
+#[test]
+fn the_story_of_a_session_that_found_its_second_server_does_not_tell_of_the_first() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before("unix:/nowhere/server.sock").and(server.address()).start();
+    let mut client = ringwall.client();
+    assert_eq!(client.call(&["PING"]), b"+PONG\r\n");
+    client.end_writing();
+    client.end();
+    let line = ringwall.session_ended("client_closed");
+    assert!(!line.contains("\"detail\""), "{line}");
+}

@@ -102,6 +102,7 @@ impl Control {
                 assert!(known || self.dropped() > 0, "listener {listener} goes on and was not paused");
                 self.paused.retain(|&paused| paused != listener);
             }
+            Event::Reached { .. } => {}
             Event::TooFast { .. } => unreachable!("no plan has rates"),
             Event::Draining => self.drainings += 1,
             // The order of these is not the program's: the pending list is a hash map.
