@@ -4,7 +4,7 @@
 #   tests/run.sh            install what the tests need, then run everything
 #
 # Needs a Rust toolchain with rustfmt and clippy. What else is missing is installed with apt-get where that exists;
-# the Python and Node.js clients go to target/clients.
+# the Python and Node.js libraries go to target/clients.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -39,14 +39,16 @@ need() {
     [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 }
 
-# The client library for Python. Debian has python3 without its venv module.
-python_client() {
+# The libraries for Python: the client, and what the conformance tests speak TLS with. Debian has python3 without its
+# venv module.
+python_libraries() {
     local python=target/clients/python
     if [ ! -x $python/bin/pip ] && ! python3 -m venv $python >/dev/null 2>&1; then
         install python3-venv
         python3 -m venv --clear $python
     fi
-    $python/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+    $python/bin/pip install --quiet --disable-pip-version-check \
+        -r tests/clients/requirements.txt -r tests/conformance/requirements.txt
 }
 
 # The client library for Node.js.
@@ -63,8 +65,10 @@ cargo fmt --version >/dev/null 2>&1 || fail "rustfmt is missing: rustup componen
 cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup component add clippy"
 need cc=gcc openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace \
     python3=python3 node=nodejs npm=npm shellcheck=shellcheck
-python_client
+python_libraries
 node_client
+# A scanner that not every distribution has; without it the conformance tests say that they do not scan.
+command -v sslscan >/dev/null || (install sslscan) || echo "no sslscan here: nothing is scanned"
 # Thousands of sockets are open at once, half of them in the tests themselves.
 ulimit -Sn "$(ulimit -Hn)"
 
@@ -99,6 +103,10 @@ cargo test --profile checks --features loom --test mailbox_loom
 
 section "unit, property, simulation, fuzz smoke and black-box tests"
 FUZZ_SECONDS=30 cargo test --profile checks
+
+section "conformance to the TLS standards"
+cargo build --profile checks --bin ringwall
+target/clients/python/bin/python -B tests/conformance/run.py target/checks/ringwall
 
 # Counts only, so that a busy machine does not matter.
 section "allocations and system calls of the steady state"
