@@ -4,5 +4,7 @@
 
 mod clients;
 mod names;
+mod offers;
 mod policy;
 mod program;
+mod resumption;

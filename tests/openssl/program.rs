@@ -117,9 +117,14 @@ impl Program {
 
     /// What `openssl s_client` with these arguments says about the handshake. It trusts `ca.pem`.
     pub(crate) fn s_client(&self, arguments: &[&str]) -> String {
+        self.s_client_at_length(&[&["-brief"], arguments].concat())
+    }
+
+    /// As [`Self::s_client`], and all that there is to say.
+    pub(crate) fn s_client_at_length(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("openssl");
         command.current_dir(&self.folder).stdin(Stdio::null());
-        command.args(["s_client", "-brief", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address]);
+        command.args(["s_client", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address]);
         let output = command.args(arguments).output().expect("the tests need the openssl program");
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
