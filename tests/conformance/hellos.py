@@ -310,6 +310,17 @@ def no_groups_12(world):
     return world.answer(tls12(world).without(hello.GROUPS))
 
 
+@case(
+    "RFC 8422 5.1",
+    "tls12: groups without that of the server's key",
+    "accepted",
+    rfc="handshake_failure",
+    why="rustls takes the list for one of key exchange alone, as it is in TLS 1.3",
+)
+def key_group_12(world):
+    return world.answer(tls12(world).put(hello.GROUPS, words(hello.X25519)))
+
+
 @case("RFC 8422 5.1.2", "tls12: compressed points only", "illegal_parameter")
 def compressed_points(world):
     return world.answer(tls12(world).put(hello.POINT_FORMATS, b"\1\1"))
