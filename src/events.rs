@@ -58,6 +58,15 @@ pub enum Event {
         /// How many, since the last such event.
         clients: u64,
     },
+    /// Clients came while a limit of connections was reached.
+    LimitReached {
+        /// The listener's index in the configuration.
+        listener: u16,
+        /// How many are told so, since the last such event.
+        refused: u64,
+        /// How many were closed without a word since then, because many others were being told.
+        closed: u64,
+    },
     /// The dispatcher has stopped accepting, and every connection it had accepted is with a shard.
     Draining,
 }

@@ -25,7 +25,7 @@
 //! |---|---|---|
 //! | 0 | [`time`] | points on the monotonic clock, as plain numbers |
 //! | 0 | [`pool`] | buffers for outgoing bytes, recycled |
-//! | 0 | [`metrics`] | what one shard counts |
+//! | 0 | [`metrics`] | what one shard counts, or the dispatcher |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |

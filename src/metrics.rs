@@ -1,13 +1,19 @@
-//! Plain counters of one shard.
+//! Plain counters of one thread of the data plane.
 //!
-//! A [`Tally`] belongs to the shard that counts in it: no atomics, no globals. What others may read of it, the shard
-//! publishes as a whole.
+//! A [`Tally`] belongs to the shard or dispatcher that counts in it: no atomics, no globals. What others may read of
+//! it, its thread publishes as a whole.
 
-/// What one shard has counted since it started.
+/// What one shard, or the dispatcher, has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Sessions taken over from the dispatcher.
+    /// Sessions taken over from the dispatcher, among them those that are only told of a limit.
     pub sessions: u64,
+    /// Clients that came while a limit of connections was reached and are told so.
+    pub refused_at_limit: u64,
+    /// The same, closed without a word.
+    pub closed_at_limit: u64,
+    /// Clients that came faster than the listener's rates allow, closed without a word.
+    pub closed_at_rate: u64,
     /// Handshakes completed.
     pub handshakes: u64,
     /// Handshakes not begun, because the client was gone or its time was over when their turn came.
@@ -52,6 +58,9 @@ impl std::ops::AddAssign for Tally {
     /// Sums field by field: what several shards have counted.
     fn add_assign(&mut self, other: Self) {
         self.sessions += other.sessions;
+        self.refused_at_limit += other.refused_at_limit;
+        self.closed_at_limit += other.closed_at_limit;
+        self.closed_at_rate += other.closed_at_rate;
         self.handshakes += other.handshakes;
         self.handshakes_abandoned += other.handshakes_abandoned;
         self.handshakes_displaced += other.handshakes_displaced;

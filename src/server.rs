@@ -25,6 +25,7 @@ use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
 use crate::io::{Driver, Fd, RingHandle, SocketOptions, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
+use crate::metrics::Tally;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
@@ -317,7 +318,7 @@ fn session_options(config: &Config) -> session::Options {
 /// How a thread of the data plane ended.
 enum End {
     Shard(io::Result<Report>),
-    Dispatcher(io::Result<()>),
+    Dispatcher(io::Result<Tally>),
     Panicked,
 }
 
@@ -437,7 +438,7 @@ fn start_dispatcher(
             Ok(driver) => driver,
             Err(error) => {
                 let _ = ready_sender.send(Err(StartError::Unavailable(error)));
-                return End::Dispatcher(Ok(()));
+                return End::Dispatcher(Ok(Tally::default()));
             }
         };
         for ring in rings {
@@ -483,7 +484,10 @@ fn supervise(shards: usize, ends: mpsc::Receiver<End>, commands: Commands) -> io
                         commands.send(Command::End);
                     }
                 }
-                End::Dispatcher(Ok(())) => break,
+                End::Dispatcher(Ok(tally)) => {
+                    ending.tally += tally;
+                    break;
+                }
                 End::Shard(Err(error)) => ending.failure = Some(format!("a shard's ring failed: {error}")),
                 End::Dispatcher(Err(error)) => ending.failure = Some(format!("the dispatcher's ring failed: {error}")),
                 End::Panicked => ending.failure = Some("a thread of the data plane panicked".to_owned()),

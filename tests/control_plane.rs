@@ -270,6 +270,16 @@ fn what_an_operator_should_know_is_a_line_each() {
             Event::Stalled { listener: 0, client, pending: Duration::from_secs(5) },
             "WARN session stalled: neither side reads client=192.0.2.7:50000 listener=public pending_ms=5000.0",
         ),
+        (
+            Event::TooFast { listener: 0, clients: 40 },
+            "WARN clients refused: they come faster than handshake_rate or handshake_rate_per_source allows \
+             listener=public clients=40",
+        ),
+        (
+            Event::LimitReached { listener: 0, refused: 64, closed: 136 },
+            "WARN clients refused: limits.max_connections or the listener's own max_connections is reached \
+             listener=public refused=64 closed=136",
+        ),
         (Event::Draining, "INFO accepting nothing more"),
     ] {
         world.tell(event);

@@ -81,7 +81,7 @@ impl fmt::Debug for Orders {
 pub struct Ending {
     /// Sessions that were cut off: by the deadline, or by the order to stop.
     pub sessions_cut_off: u64,
-    /// What all shards have counted.
+    /// What all shards and the dispatcher have counted.
     pub tally: Tally,
     /// Why it ended without being told to, or could not end.
     pub failure: Option<String>,

@@ -48,6 +48,13 @@ pub(super) fn log_event(config: &Config, event: &Event) {
             clients,
             "clients refused: they come faster than handshake_rate or handshake_rate_per_source allows"
         ),
+        Event::LimitReached { listener, refused, closed } => warn!(
+            target: "ringwall::dispatcher",
+            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            refused,
+            closed,
+            "clients refused: limits.max_connections or the listener's own max_connections is reached"
+        ),
         Event::Draining => info!(target: "ringwall::dispatcher", "accepting nothing more"),
     }
 }
@@ -120,11 +127,14 @@ fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Says what the shards have counted, together.
+/// Says what the shards and the dispatcher have counted, together.
 pub(super) fn log_totals(tally: &Tally) {
     info!(
         target: "ringwall::control",
         sessions = tally.sessions,
+        refused_at_limit = tally.refused_at_limit,
+        closed_at_limit = tally.closed_at_limit,
+        closed_at_rate = tally.closed_at_rate,
         handshakes = tally.handshakes,
         handshakes_abandoned = tally.handshakes_abandoned,
         handshakes_displaced = tally.handshakes_displaced,

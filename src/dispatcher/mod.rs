@@ -9,6 +9,7 @@
 //! - When nothing happens it sleeps without a timer.
 
 mod admission;
+mod news;
 mod pending;
 pub mod placement;
 mod rates;
@@ -22,6 +23,7 @@ pub use admission::REFUSALS_MAX;
 pub use rates::Rates;
 
 use crate::dispatcher::admission::{Admission, Verdict};
+use crate::dispatcher::news::Refused;
 use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
 use crate::dispatcher::rates::Meter;
@@ -29,6 +31,7 @@ use crate::events::{Event, EventSender};
 use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, RingHandle, Token, Wait};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
+use crate::metrics::Tally;
 use crate::shard::{Handoff, Order};
 use crate::time::Time;
 
@@ -125,6 +128,7 @@ struct ListenerState {
     listener: Listener,
     accepting: Accepting,
     meter: Meter,
+    refused: Refused,
     /// The log has been told that accepting is paused.
     told: bool,
 }
@@ -171,6 +175,7 @@ pub struct Dispatcher<D> {
     wake_armed: bool,
     phase: Phase,
     now: Time,
+    tally: Tally,
 }
 
 impl<D: Driver> Dispatcher<D> {
@@ -191,6 +196,7 @@ impl<D: Driver> Dispatcher<D> {
                     listener,
                     accepting: Accepting::Idle,
                     meter: Meter::new(listener.rates),
+                    refused: Refused::default(),
                     told: false,
                 })
                 .collect(),
@@ -203,18 +209,19 @@ impl<D: Driver> Dispatcher<D> {
             wake_armed: false,
             phase: Phase::Accepting,
             now,
+            tally: Tally::default(),
         }
     }
 
-    /// Turns until told to end.
+    /// Turns until told to end. Gives what it has counted.
     ///
     /// # Errors
     /// What the ring itself failed with.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(mut self) -> io::Result<Tally> {
         while !self.is_done() {
             self.turn()?;
         }
-        Ok(())
+        Ok(self.tally)
     }
 
     /// Whether the dispatcher has been told to end.
@@ -294,14 +301,14 @@ impl<D: Driver> Dispatcher<D> {
             Accepting::Paused(until) if self.may_accept() => Some(until),
             Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
         });
-        let refused = self.listeners.iter().filter_map(|state| state.meter.tells_at());
+        let news = self.listeners.iter().filter_map(|state| state.refused.due_at());
         let cut_off = match self.phase {
             Phase::Draining { cut_off_at } => Some(cut_off_at),
             Phase::Accepting | Phase::Stopping { .. } | Phase::CutOff | Phase::Ended => None,
         };
         let pending = (!self.pending.is_empty()).then_some(self.pending_check_at);
         let retry = retries.then(|| self.now + RETRY);
-        accepts.chain(refused).chain(cut_off).chain(pending).chain(retry).min()
+        accepts.chain(news).chain(cut_off).chain(pending).chain(retry).min()
     }
 
     fn handle_completion(&mut self, completion: Completion) {
@@ -348,26 +355,34 @@ impl<D: Driver> Dispatcher<D> {
     }
 
     fn admit(&mut self, client: Fd, listener: u16) {
-        let meter = &mut self.listeners[usize::from(listener)].meter;
-        let source = meter.wants_source().then(|| self.driver.socket_addresses(client).1).flatten();
-        if !meter.admit(source.map(|address| address.ip()), self.now) {
+        let refusals = u16::try_from(self.listeners.len()).expect("listeners are numbered with 16 bits");
+        let state = &mut self.listeners[usize::from(listener)];
+        let source = state.meter.wants_source().then(|| self.driver.socket_addresses(client).1).flatten();
+        if !state.meter.admit(source.map(|address| address.ip()), self.now) {
+            state.refused.count_too_fast();
+            self.tally.closed_at_rate += 1;
             return self.driver.close(client);
         }
-        let refusals = u16::try_from(self.listeners.len()).expect("listeners are numbered with 16 bits");
         match self.admission.admit(listener) {
             Verdict::Admit => self.hand_over(Handoff { client, listener, refusal: None, counter: listener }),
             Verdict::Refuse(refusal) => {
+                state.refused.count_at_limit(true);
+                self.tally.refused_at_limit += 1;
                 self.hand_over(Handoff { client, listener, refusal: Some(refusal), counter: refusals });
             }
-            Verdict::Drop => self.driver.close(client),
+            Verdict::Drop => {
+                state.refused.count_at_limit(false);
+                self.tally.closed_at_limit += 1;
+                self.driver.close(client);
+            }
         }
     }
 
+    /// Tells the log who was not let in: at most once a second, and at the end what is left to tell.
     fn tell_refused(&mut self) {
+        let (now, at_end) = (self.now, self.is_done());
         for (listener, state) in (0..).zip(&mut self.listeners) {
-            if let Some(clients) = state.meter.take_refused(self.now) {
-                self.links.events.send(Event::TooFast { listener, clients });
-            }
+            state.refused.tell(listener, now, at_end, &mut self.links.events);
         }
     }
 

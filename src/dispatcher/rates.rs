@@ -17,9 +17,6 @@ const BURST: Duration = Duration::from_secs(1);
 /// of them, those that come on top are bounded by the listener's rate alone.
 const SOURCES_MAX: usize = 65_536;
 
-/// How often the log is told at most.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-
 /// Clients per second beyond which further ones are refused, `None`: however many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
@@ -35,15 +32,11 @@ pub(super) struct Meter {
     rates: Rates,
     total: Time,
     sources: HashMap<IpAddr, Time>,
-    /// Refused and not told of yet.
-    refused: u64,
-    /// When the next number may be told.
-    tell_at: Time,
 }
 
 impl Meter {
     pub(super) fn new(rates: Rates) -> Self {
-        Self { rates, total: Time::default(), sources: HashMap::new(), refused: 0, tell_at: Time::default() }
+        Self { rates, total: Time::default(), sources: HashMap::new() }
     }
 
     /// Whether it matters where clients come from.
@@ -57,7 +50,6 @@ impl Meter {
         let total = advance(self.total, self.rates.total, now);
         let seen = source.and_then(|source| self.sources.get(&source)).copied().unwrap_or_default();
         let (Some(total), Some(seen)) = (total, advance(seen, self.rates.per_source, now)) else {
-            self.refused += 1;
             return false;
         };
         self.total = total;
@@ -65,20 +57,6 @@ impl Meter {
             self.remember(source, seen, now);
         }
         true
-    }
-
-    /// When [`Meter::take_refused`] has something to give, if ever.
-    pub(super) fn tells_at(&self) -> Option<Time> {
-        (self.refused > 0).then_some(self.tell_at)
-    }
-
-    /// How many were refused since it was last told; at most once a second, so that a flood does not flood the log.
-    pub(super) fn take_refused(&mut self, now: Time) -> Option<u64> {
-        if self.tells_at()? > now {
-            return None;
-        }
-        self.tell_at = now + TELL_EVERY;
-        Some(std::mem::take(&mut self.refused))
     }
 
     fn remember(&mut self, source: IpAddr, seen: Time, now: Time) {
@@ -146,18 +124,6 @@ mod tests {
         assert_eq!(admitted(&mut meter, "192.0.2.2", 100, at(0)), 1);
         assert_eq!(admitted(&mut meter, "192.0.2.3", 100, at(0)), 1);
         assert_eq!(admitted(&mut meter, "192.0.2.4", 100, at(0)), 0);
-    }
-
-    #[test]
-    fn the_log_is_told_of_the_first_at_once_and_of_the_others_once_a_second() {
-        let mut meter = Meter::new(Rates { total: Some(1), per_source: None });
-        assert_eq!((meter.tells_at(), meter.take_refused(at(0))), (None, None));
-        assert_eq!(admitted(&mut meter, "192.0.2.1", 2, at(0)), 1);
-        assert_eq!(meter.take_refused(at(0)), Some(1));
-        assert_eq!(admitted(&mut meter, "192.0.2.1", 6, at(10)), 0);
-        assert_eq!((meter.take_refused(at(10)), meter.tells_at()), (None, Some(at(1_000))));
-        assert_eq!(meter.take_refused(at(1_000)), Some(6));
-        assert_eq!(meter.tells_at(), None);
     }
 
     #[test]

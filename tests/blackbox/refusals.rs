@@ -100,7 +100,8 @@ fn a_listeners_own_limit_counts_as_well() {
 #[test]
 fn a_crowd_above_the_limit_leaves_those_below_undisturbed() {
     let server = Server::on_unix_socket();
-    let ringwall = Setup::before(server.address()).sections("[limits]\nmax_connections = 1\n").start();
+    let sections = "sessions = false\n[limits]\nmax_connections = 1\n";
+    let mut ringwall = Setup::before(server.address()).sections(sections).start();
     let mut first = ringwall.client();
     let told = |client: &mut Client| client.rest().0;
     let answers: Vec<_> = thread::scope(|scope| {
@@ -116,6 +117,27 @@ fn a_crowd_above_the_limit_leaves_those_below_undisturbed() {
     assert!(told >= 20, "only {told} of 200 were told");
     assert!(answers.iter().all(|answer| answer.is_empty() || *answer == LIMIT_REACHED.as_bytes()));
     assert_eq!(first.call(&["PING"]), b"+PONG\r\n");
+    // The log says how many, though sessions are not logged.
+    ringwall.terminate();
+    ringwall.wait();
+    let is_warning = |line: &&String| line.contains("\"WARN\"") && line.contains("max_connections is reached");
+    let lines = ringwall.process.lines();
+    let warnings = || lines.iter().filter(is_warning);
+    assert!(warnings().all(|line| line.contains("\"listener\":\"public\"")), "{lines:?}");
+    let sum = |field| warnings().map(|line| number(line, field)).sum::<usize>();
+    let totals = lines.iter().find(|line| line.contains("\"totals\"")).unwrap();
+    assert_eq!(sum("refused") + sum("closed"), 200);
+    assert_eq!(
+        (number(totals, "refused_at_limit"), number(totals, "closed_at_limit")),
+        (sum("refused"), sum("closed"))
+    );
+    assert!((told..=200).contains(&sum("refused")), "{told} were told, {lines:?}");
+}
+
+/// A number of a line of the log.
+fn number(line: &str, field: &str) -> usize {
+    let (_, rest) = line.split_once(&format!("\"{field}\":")).unwrap();
+    rest.split([',', '}']).next().unwrap().parse().unwrap()
 }
 
 /// What a client of a plain socket is answered.

@@ -27,6 +27,8 @@ pub(crate) struct Control {
     pub(crate) drainings: u32,
     /// Listeners whose accepting was said to be paused and not to have gone on.
     paused: Vec<u16>,
+    /// Clients that were said to be told of a limit.
+    pub(crate) refused: u64,
 }
 
 impl Control {
@@ -49,6 +51,7 @@ impl Control {
             closed: Vec::new(),
             drainings: 0,
             paused: Vec::new(),
+            refused: 0,
         }
     }
 
@@ -104,6 +107,10 @@ impl Control {
             }
             Event::Reached { .. } => {}
             Event::TooFast { .. } => unreachable!("no plan has rates"),
+            Event::LimitReached { refused, closed, .. } => {
+                assert!(refused + closed > 0, "told of nobody");
+                self.refused += refused;
+            }
             Event::Draining => self.drainings += 1,
             // The order of these is not the program's: the pending list is a hash map.
             Event::Stalled { pending, .. } => assert!(pending >= STALL, "stalled after {pending:?}"),

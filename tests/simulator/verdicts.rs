@@ -29,6 +29,8 @@ impl Run {
         if dropped > 0 {
             return;
         }
+        let refused: u64 = self.process.loads.iter().map(|load| load.ended(self.plan.listeners.len())).sum();
+        assert_eq!(self.control.refused, refused, "clients that are said to be told of a limit, and those that were");
         let cut_off: u64 = self.reports.iter().map(|report| report.cut_off).sum();
         let told = self.control.closed.iter().filter(|(_, record)| record.reason == "cut_off").count() as u64;
         assert!(told <= cut_off, "{told} sessions are told as cut off, and {cut_off} are counted");
