@@ -26,6 +26,7 @@
 //! | 0 | [`time`] | points on the monotonic clock, as plain numbers |
 //! | 0 | [`pool`] | buffers for outgoing bytes, recycled |
 //! | 0 | [`metrics`] | what one shard counts, or the dispatcher |
+//! | 0 | [`files`] | reads the files that the configuration names |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
@@ -91,6 +92,7 @@ pub mod config;
 pub mod control;
 pub mod dispatcher;
 pub mod events;
+pub mod files;
 pub mod io;
 pub mod load;
 pub mod mailbox;

@@ -330,6 +330,14 @@ fn write_identity(folder: &Path) {
 fn a_file_that_cannot_be_read_is_named() {
     let error = Config::load(Path::new("/nowhere/ringwall.toml"), &machine()).unwrap_err();
     assert_eq!(error.to_string(), "/nowhere/ringwall.toml: cannot be read: No such file or directory (os error 2)");
+    let error = Config::load(Path::new("/dev/zero"), &machine()).unwrap_err();
+    assert_eq!(error.to_string(), "/dev/zero: cannot be read: it is a character device, and must be a regular file");
+    let folder = tempfile::tempdir().unwrap();
+    let long = folder.path().join("long.toml");
+    std::fs::write(&long, [b'\n'; 1_048_577]).unwrap();
+    let error = Config::load(&long, &machine()).unwrap_err();
+    let problem = "cannot be read: it is larger than 1048576 bytes, the most that is read";
+    assert_eq!(error.to_string(), format!("{}: {problem}", long.display()));
 }
 
 #[test]

@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("metrics", 0),
     ("time", 0),
     ("pool", 0),
+    ("files", 0),
     ("io", 10),
     ("tls", 10),
     ("wire", 10),

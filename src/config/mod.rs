@@ -40,10 +40,14 @@ pub use self::size::show as show_size;
 use self::error::Source;
 use self::raw::RawConfig;
 use self::section::{Section, is_word};
+use crate::files;
 use crate::tls::Credentials;
 
 /// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
 const ENTRIES_MAX: usize = 1_024;
+
+/// The largest file in bytes: a thousand listeners and backends with all their keys have less.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Everything that `ringwall run` needs to know.
 #[derive(Clone, Debug)]
@@ -117,9 +121,9 @@ impl Config {
     ///
     /// The first thing wrong in the file, or that it or a file it names cannot be used.
     pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Vec<Credentials>), ConfigError> {
-        let bytes =
-            std::fs::read(file).map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
-        let source = Source::new(file, &bytes)?;
+        let contents = files::read(file, FILE_BYTES_MAX)
+            .map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
+        let source = Source::new(file, &contents.bytes)?;
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
         let mut credentials = Vec::new();

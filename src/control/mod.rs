@@ -19,6 +19,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -32,6 +33,7 @@ pub use self::signals::Signal;
 use self::inbox::Inbox;
 use crate::config::{Config, show_duration, show_size};
 use crate::events::EventReceiver;
+use crate::files;
 use crate::mailbox::Doorbell;
 use crate::metrics::Tally;
 
@@ -226,7 +228,8 @@ impl Plane<'_> {
         for warning in warnings {
             warn!(target: "ringwall::config", "{warning}");
         }
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let kernel = files::read(Path::new("/proc/sys/kernel/osrelease"), 1_024);
+        let kernel = kernel.map(|kernel| String::from_utf8_lossy(&kernel.bytes).into_owned()).unwrap_or_default();
         let shown: Vec<String> = listeners
             .iter()
             .zip(&self.listening)

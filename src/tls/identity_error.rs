@@ -108,11 +108,12 @@ impl fmt::Display for IdentityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { role, path, error } => {
-                write!(
-                    f,
-                    "{role} {}: cannot be read: {error}; it must be a file that ringwall's user may read",
-                    path.display()
-                )
+                write!(f, "{role} {}: cannot be read: {error}", path.display())?;
+                // What is not the system's word says what it must be.
+                if error.raw_os_error().is_some() {
+                    f.write_str("; it must be a file that ringwall's user may read")?;
+                }
+                Ok(())
             }
             Self::Empty { role, path } => write!(f, "{role} {}: the file is empty; it must hold PEM", path.display()),
             Self::NotPem { role, path, reason } => write!(f, "{role} {}: {reason}", path.display()),

@@ -1,8 +1,5 @@
 //! PEM files: what sections they hold, and why one that should hold something does not.
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::CertificateDer;
@@ -10,6 +7,7 @@ use rustls::pki_types::pem::{PemObject, SectionKind};
 use zeroize::Zeroizing;
 
 use super::identity_error::IdentityError;
+use crate::files::{self, Contents};
 
 /// How a private key is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +47,11 @@ impl PemFile {
 
     fn read_at_most(path: &Path, role: &'static str, most: usize) -> Result<Self, IdentityError> {
         let unreadable = |error| IdentityError::Unreadable { role, path: path.into(), error };
-        let mut file = File::open(path).map_err(unreadable)?;
-        let metadata: fs::Metadata = file.metadata().map_err(unreadable)?;
-        // With its final capacity at once, so that no reallocation leaves a copy behind.
-        let capacity = usize::try_from(metadata.len()).unwrap_or(0).min(most) + 1;
-        let mut text = Zeroizing::new(Vec::with_capacity(capacity));
-        file.by_ref().take(most as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
-        if text.len() > most {
-            let reason = format!("the file is larger than {most} bytes; it must hold PEM and little else");
-            return Err(IdentityError::NotPem { role, path: path.into(), reason });
-        }
+        let Contents { bytes: text, mode } = files::read(path, most).map_err(unreadable)?;
         if text.iter().all(u8::is_ascii_whitespace) {
             return Err(IdentityError::Empty { role, path: path.into() });
         }
-        Ok(Self { role, path: path.into(), text, mode: metadata.permissions().mode() })
+        Ok(Self { role, path: path.into(), text, mode })
     }
 
     /// Whether others than the file's owner and group may read or change it.

@@ -85,8 +85,7 @@ fn files_that_are_missing_or_empty_are_named() {
     );
     assert_eq!(
         error(&folder, &folder.path(""), &private_key),
-        "certificate /etc/ringwall/: cannot be read: Is a directory (os error 21); it must be a file that ringwall's \
-         user may read"
+        "certificate /etc/ringwall/: cannot be read: it is a folder, and must be a regular file"
     );
     assert_eq!(
         error(&folder, &empty, &private_key),
@@ -95,6 +94,29 @@ fn files_that_are_missing_or_empty_are_named() {
     assert_eq!(
         error(&folder, &certificate, &empty),
         "private_key /etc/ringwall/empty: the file is empty; it must hold PEM"
+    );
+}
+
+#[test]
+fn pipes_devices_and_files_without_an_end_are_named_and_not_read() {
+    let folder = Folder::new();
+    let key = KeyKind::Ecdsa.generate();
+    let certificate = folder.write("server.crt", Authority::new("Test Authority").server(&key));
+    let private_key = folder.write("server.key", key.serialize_pem());
+    let pipe = folder.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert_eq!(
+        error(&folder, &pipe, &private_key),
+        "certificate /etc/ringwall/pipe: cannot be read: it is a pipe, and must be a regular file"
+    );
+    assert_eq!(
+        error(&folder, &certificate, Path::new("/dev/zero")),
+        "private_key /dev/zero: cannot be read: it is a character device, and must be a regular file"
+    );
+    let long = folder.write("long", vec![b' '; 1_048_577]);
+    assert_eq!(
+        error(&folder, &long, &private_key),
+        "certificate /etc/ringwall/long: cannot be read: it is larger than 1048576 bytes, the most that is read"
     );
 }
 
