@@ -424,6 +424,63 @@ fn a_folder_of_certificates_says_what_it_lacks() {
     );
 }
 
+#[test]
+fn cipher_suites_that_fit_no_certificate_are_refused_and_those_that_leave_out_tls_1_2_are_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ringwall.toml");
+    write_identity(folder.path());
+    let rsa = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["ringwall.example".to_owned()]).unwrap();
+    std::fs::write(folder.path().join("rsa.pem"), certificate.self_signed(&rsa).unwrap().pem() + &rsa.serialize_pem())
+        .unwrap();
+    std::fs::set_permissions(folder.path().join("rsa.pem"), Permissions::from_mode(0o600)).unwrap();
+    let at = folder.path().display().to_string();
+    let loaded = |pairs: &str, keys: &str| {
+        let one = "certificate = \"server.crt\", private_key = \"server.key\"";
+        std::fs::write(&file, MINIMAL.replacen(one, &format!("{pairs}, {keys}"), 1)).unwrap();
+        let loaded = load_from(&folder).map(|(config, _)| config.warnings);
+        loaded.map_err(|error| error.replace(&at, "AT")).map(|all| all.join("\n").replace(&at, "AT"))
+    };
+    let ecdsa = "certificate = \"server.crt\", private_key = \"server.key\"";
+    let rsa = "certificate = \"rsa.pem\", private_key = \"rsa.pem\"";
+    let both = &format!("{ecdsa}, certificates = [{{ {rsa} }}]");
+    let for_ecdsa = "\"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"";
+    let for_rsa = "\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\"";
+    let only = |suites: &str| format!("max_version = \"1.2\", cipher_suites = [{suites}]");
+    let with_13 = |suites: &str| format!("cipher_suites = [\"TLS_AES_128_GCM_SHA256\", {suites}]");
+    let key = "AT/ringwall.toml:4: listener.tls.cipher_suites: certificate";
+    let hopeless = "and TLS 1.3, whose suites fit every key, is not accepted: no client could shake hands; add one that \
+                    begins with";
+    assert_eq!(
+        loaded(ecdsa, &only(for_rsa)),
+        Err(format!(
+            "{key} AT/server.crt: no cipher suite fits its ECDSA or Ed25519 key, {hopeless} TLS_ECDHE_ECDSA_ or write \
+             max_version = \"1.3\""
+        ))
+    );
+    assert_eq!(
+        loaded(rsa, &only(for_ecdsa)),
+        Err(format!(
+            "{key} AT/rsa.pem: no cipher suite fits its RSA key, {hopeless} TLS_ECDHE_RSA_ or write max_version = \"1.3\""
+        ))
+    );
+    let warning = format!(
+        "{key} AT/server.crt: no cipher suite of TLS 1.2 fits its ECDSA or Ed25519 key: clients that speak no TLS 1.3 are \
+         not shown it; add one that begins with TLS_ECDHE_ECDSA_ or write min_version = \"1.3\""
+    );
+    assert_eq!(loaded(ecdsa, &with_13(for_rsa)), Ok(warning.clone()));
+    assert_eq!(loaded(both, &only(for_rsa)), Ok(warning));
+    for (pairs, keys) in [
+        (ecdsa, only(for_ecdsa)),
+        (rsa, only(for_rsa)),
+        (both, with_13(&format!("{for_ecdsa}, {for_rsa}"))),
+        (ecdsa, "min_version = \"1.3\", cipher_suites = [\"TLS_AES_128_GCM_SHA256\"]".to_owned()),
+        (rsa, "max_version = \"1.2\"".to_owned()),
+    ] {
+        assert_eq!(loaded(pairs, &keys), Ok(String::new()), "{pairs} {keys}");
+    }
+}
+
 /// The reference with a few bytes replaced, removed or put in.
 fn mutated_reference() -> impl Strategy<Value = Vec<u8>> {
     let edit = (0..REFERENCE.len(), 0..12_usize, proptest::collection::vec(any::<u8>(), 0..6));

@@ -137,6 +137,12 @@ pub(super) fn load_credentials(
     let clients = tls.client_auth.as_ref().map(Clients::load).transpose();
     let clients = clients.map_err(|error| source.error(raw.span(), "listener.tls", error.to_string()))?;
     let credentials = Credentials { identities, clients };
+    // Those of the defaults fit every key.
+    let suites = raw.get_ref().cipher_suites.as_ref().map_or(raw.span(), Spanned::span);
+    let at_suites = |text: String| source.error(suites.clone(), "listener.tls.cipher_suites", text);
+    for warning in credentials.fit(&tls.policy).map_err(|error| at_suites(error.to_string()))? {
+        warnings.push(at_suites(warning.to_string()).to_string());
+    }
     for warning in credentials.warnings(unix_time()) {
         warnings.push(source.error(raw.span(), "listener.tls", warning).to_string());
     }

@@ -3,7 +3,8 @@
 
 use super::certificate::Identity;
 use super::clients::Clients;
-use super::identity_error::IdentityWarning;
+use super::identity_error::{IdentityError, IdentityWarning};
+use super::policy::{Policy, Version};
 
 /// What one listener has read from files.
 #[derive(Debug)]
@@ -21,6 +22,33 @@ impl Credentials {
         let clients = self.clients.iter().flat_map(|clients| clients.warnings(unix_time));
         let identities = self.identity_warnings(unix_time).into_iter().map(|warning| warning.to_string());
         identities.chain(clients).collect()
+    }
+
+    /// Compares the keys with the cipher suites of `policy`: gives the certificates that clients of TLS 1.2 cannot be
+    /// shown, because none of that version's suites fits their keys.
+    ///
+    /// # Errors
+    /// When no handshake can be completed, because this holds for all of them and TLS 1.3 is not accepted.
+    pub fn fit(&self, policy: &Policy) -> Result<Vec<IdentityWarning>, IdentityError> {
+        if !policy.speaks(Version::Tls12) {
+            return Ok(Vec::new());
+        }
+        let suites = policy.cipher_suites.iter().filter(|suite| suite.version() == Version::Tls12);
+        let misfits: Vec<_> = self
+            .identities
+            .iter()
+            .filter(|identity| !suites.clone().any(|suite| suite.fits(identity.is_rsa())))
+            .map(|identity| (identity.certificate_path().to_owned(), identity.is_rsa()))
+            .collect();
+        match misfits.first() {
+            Some((path, is_rsa)) if misfits.len() == self.identities.len() && !policy.speaks(Version::Tls13) => {
+                Err(IdentityError::NoSuite { path: path.clone(), is_rsa: *is_rsa })
+            }
+            Some(_) | None => {
+                let warning = |(path, is_rsa)| IdentityWarning::NoSuite { path, is_rsa };
+                Ok(misfits.into_iter().map(warning).collect())
+            }
+        }
     }
 
     fn identity_warnings(&self, unix_time: u64) -> Vec<IdentityWarning> {

@@ -102,6 +102,13 @@ pub enum IdentityError {
         /// Where the issuer's certificate is.
         found_at: usize,
     },
+    /// TLS 1.2 alone is accepted, and no cipher suite of it fits the key of any certificate.
+    NoSuite {
+        /// The first certificate file.
+        path: PathBuf,
+        /// Whether its key is RSA, and not ECDSA or Ed25519.
+        is_rsa: bool,
+    },
 }
 
 impl fmt::Display for IdentityError {
@@ -123,11 +130,7 @@ impl fmt::Display for IdentityError {
                  intermediates, each as -----BEGIN CERTIFICATE-----{}",
                 path.display(),
                 listed(found),
-                if found.iter().any(|label| label.ends_with("PRIVATE KEY")) {
-                    " (are certificate and private_key exchanged?)"
-                } else {
-                    ""
-                }
+                perhaps_exchanged(found.iter().any(|label| label.ends_with("PRIVATE KEY")))
             ),
             Self::NoKey { path, found } => write!(
                 f,
@@ -135,11 +138,7 @@ impl fmt::Display for IdentityError {
                  RSA PRIVATE KEY (PKCS#1) or EC PRIVATE KEY (SEC1){}",
                 path.display(),
                 listed(found),
-                if found.iter().any(|label| label == "CERTIFICATE") {
-                    " (are certificate and private_key exchanged?)"
-                } else {
-                    ""
-                }
+                perhaps_exchanged(found.iter().any(|label| label == "CERTIFICATE"))
             ),
             Self::SeveralKeys { path, count } => {
                 write!(f, "private_key {}: found {count} private keys; it must hold exactly one", path.display())
@@ -180,6 +179,14 @@ impl fmt::Display for IdentityError {
                  certificate must be followed by its issuer's",
                 path.display()
             ),
+            Self::NoSuite { path, is_rsa } => write!(
+                f,
+                "certificate {}: no cipher suite fits its {}, and TLS 1.3, whose suites fit every key, is not accepted: no \
+                 client could shake hands; add one that begins with {} or write max_version = \"1.3\"",
+                path.display(),
+                kind(*is_rsa),
+                suites_for(*is_rsa)
+            ),
         }
     }
 }
@@ -188,6 +195,19 @@ impl std::error::Error for IdentityError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         if let Self::Unreadable { error, .. } = self { Some(error) } else { None }
     }
+}
+
+const fn kind(is_rsa: bool) -> &'static str {
+    if is_rsa { "RSA key" } else { "ECDSA or Ed25519 key" }
+}
+
+/// What the names of TLS 1.2's cipher suites for such a key begin with.
+const fn suites_for(is_rsa: bool) -> &'static str {
+    if is_rsa { "TLS_ECDHE_RSA_" } else { "TLS_ECDHE_ECDSA_" }
+}
+
+const fn perhaps_exchanged(holds_the_other: bool) -> &'static str {
+    if holds_the_other { " (are certificate and private_key exchanged?)" } else { "" }
 }
 
 fn listed(labels: &[String]) -> String {
@@ -240,6 +260,13 @@ pub enum IdentityWarning {
         /// The certificate file that comes first.
         by: PathBuf,
     },
+    /// TLS 1.2 is accepted, and no cipher suite of it fits the certificate's key.
+    NoSuite {
+        /// The certificate file.
+        path: PathBuf,
+        /// Whether its key is RSA, and not ECDSA or Ed25519.
+        is_rsa: bool,
+    },
     /// Everybody on the machine may read or change the key.
     KeyOpenToAll {
         /// The key file.
@@ -275,6 +302,14 @@ impl fmt::Display for IdentityWarning {
                 "certificate {}: clients that ask for {name} are shown {}, which comes first and has the same kind of key",
                 path.display(),
                 by.display()
+            ),
+            Self::NoSuite { path, is_rsa } => write!(
+                f,
+                "certificate {}: no cipher suite of TLS 1.2 fits its {}: clients that speak no TLS 1.3 are not shown it; \
+                 add one that begins with {} or write min_version = \"1.3\"",
+                path.display(),
+                kind(*is_rsa),
+                suites_for(*is_rsa)
             ),
             Self::KeyOpenToAll { path } => write!(
                 f,

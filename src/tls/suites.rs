@@ -9,7 +9,7 @@ use rustls::crypto::aws_lc_rs::cipher_suite::{
     TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, TLS13_AES_128_GCM_SHA256,
     TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
-use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
+use rustls::{SignatureAlgorithm, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 
 use super::policy::Version;
 
@@ -52,6 +52,13 @@ impl CipherSuite {
             SupportedCipherSuite::Tls12(_) => Version::Tls12,
             SupportedCipherSuite::Tls13(_) => Version::Tls13,
         }
+    }
+
+    /// Whether it serves a certificate whose key is RSA, or one whose key is ECDSA or Ed25519. Those of TLS 1.3 serve
+    /// each kind; one of TLS 1.2 has its kind in its name, where Ed25519 counts as ECDSA (RFC 8422, section 5.10).
+    pub(super) fn fits(self, is_rsa: bool) -> bool {
+        let key = if is_rsa { SignatureAlgorithm::RSA } else { SignatureAlgorithm::ECDSA };
+        self.0.usable_for_signature_algorithm(key)
     }
 
     fn code(self) -> u16 {
