@@ -231,6 +231,43 @@ fn where_a_listener_cannot_listen_is_refused() {
 }
 
 #[test]
+fn listeners_do_not_overlap() {
+    let text = |first: &str, second: &str| {
+        let listener = |name: &str, bind: &str| {
+            let tls = "tls = { certificate = \"a\", private_key = \"b\" }";
+            format!("[[listener]]\nname = \"{name}\"\nbind = \"{bind}\"\nbackend = \"valkey\"\n{tls}\n")
+        };
+        let backend = "[[backend]]\nname = \"valkey\"\nservers = [\"unix:/s\"]\n";
+        format!("{}{}{backend}", listener("first", first), listener("second", second))
+    };
+    for (first, second) in [
+        ("127.0.0.1:6380", "0.0.0.0:6380"),
+        ("0.0.0.0:6380", "127.0.0.1:6380"),
+        ("[::1]:6380", "[::]:6380"),
+        ("[::]:6380", "[::1]:6380"),
+    ] {
+        assert_eq!(
+            refusal(&text(first, second)),
+            format!(
+                "8: listener.bind: \"{second}\" overlaps {first}, which listener \"first\" is bound to: write addresses that \
+                 do not contain each other, or other ports"
+            )
+        );
+    }
+    // An IPv6 socket of ringwall takes no IPv4.
+    for (first, second) in [
+        ("0.0.0.0:6380", "[::]:6380"),
+        ("127.0.0.1:6380", "[::]:6380"),
+        ("127.0.0.1:6380", "127.0.0.2:6380"),
+        ("127.0.0.1:6380", "0.0.0.0:6381"),
+        ("127.0.0.1:0", "0.0.0.0:0"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+    ] {
+        assert!(parse_on(&machine(), &text(first, second)).is_ok(), "{first} {second}");
+    }
+}
+
+#[test]
 fn servers_that_cannot_be_are_refused() {
     let form =
         "is not an address: write \"host:port\", \"[v6]:port\" or \"unix:/path\", for example \"127.0.0.1:6379\"";

@@ -41,6 +41,18 @@ pub(super) fn server(text: &str, machine: &Machine) -> Result<Vec<Address>, Stri
     Ok(addresses.into_iter().map(Address::Tcp).collect())
 }
 
+/// Whether the kernel refuses to listen on both: the port is the same, and one's address is the other's or is for all.
+/// Sockets of IPv6 take no connections of IPv4 here, so the two families do not meet.
+pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let same = match (one, other) {
+        (SocketAddr::V4(one), SocketAddr::V4(other)) => one.ip() == other.ip(),
+        (SocketAddr::V6(one), SocketAddr::V6(other)) => one.ip() == other.ip() && one.scope_id() == other.scope_id(),
+        (SocketAddr::V4(_), SocketAddr::V6(_)) | (SocketAddr::V6(_), SocketAddr::V4(_)) => return false,
+    };
+    let for_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && (same || for_all)
+}
+
 fn unix(path: &str) -> Result<Address, String> {
     if !path.starts_with('/') {
         return Err("is not an absolute path; write \"unix:/path/to/socket\"".to_owned());

@@ -49,9 +49,17 @@ pub(super) fn read_listeners(
     for entry in raw {
         let listener = read_listener(&section, entry, backends, limits, machine)?;
         let raw = entry.get_ref();
-        let taken = listeners.iter().find(|other| other.bind == listener.bind && other.bind.port() != 0);
+        let taken = listeners.iter().find(|other| address::overlap(other.bind, listener.bind));
         if let (Some(other), Some(value)) = (taken, &raw.bind) {
-            let problem = format!("is bound by listener \"{}\" already", other.name);
+            let problem = if other.bind == listener.bind {
+                format!("is bound by listener \"{}\" already", other.name)
+            } else {
+                format!(
+                    "overlaps {}, which listener \"{}\" is bound to: write addresses that do not contain each other, or \
+                     other ports",
+                    other.bind, other.name
+                )
+            };
             return Err(section.error("bind", value, &problem));
         }
         if let (false, Some(value)) = (names.insert(listener.name.clone()), raw.name.as_ref().or(raw.bind.as_ref())) {
