@@ -286,6 +286,39 @@ fn servers_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_server_that_is_a_listener_is_refused() {
+    for (bind, server) in [
+        ("127.0.0.1:6380", "127.0.0.1:6380"),
+        ("0.0.0.0:6380", "127.0.0.1:6380"),
+        ("0.0.0.0:6380", "[::ffff:127.0.0.1]:6380"),
+        ("127.0.0.1:6380", "0.0.0.0:6380"),
+        ("[::]:6380", "[::1]:6380"),
+        ("[::1]:6380", "[::]:6380"),
+        ("10.0.0.2:6380", "pair.example:6380"),
+    ] {
+        let text = MINIMAL.replacen("127.0.0.1:6380", bind, 1);
+        assert_eq!(
+            refusal(&text.replacen("\"127.0.0.1:6379\"", &format!("\"unix:/s\", \"{server}\""), 1)),
+            format!(
+                "8: backend.servers: \"{server}\" leads to listener \"{bind}\" of this file, which takes clients; write \
+                 where the Valkey or Redis server is"
+            )
+        );
+    }
+    for (bind, server) in [
+        ("0.0.0.0:6380", "127.0.0.1:6379"),
+        ("0.0.0.0:6380", "10.0.0.1:6380"),
+        ("0.0.0.0:6380", "[::1]:6380"),
+        ("[::]:6380", "127.0.0.1:6380"),
+        ("127.0.0.1:6380", "127.0.0.2:6380"),
+        ("127.0.0.1:6380", "unix:/run/6380"),
+    ] {
+        let text = MINIMAL.replacen("127.0.0.1:6380", bind, 1).replacen("127.0.0.1:6379", server, 1);
+        assert!(parse_on(&machine(), &text).is_ok(), "{bind} {server}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_known() {
     assert_eq!(
         refusal_of_minimal_with("backend = \"valkey\"", "backend = \"valky\""),

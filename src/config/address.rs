@@ -1,6 +1,6 @@
 //! Addresses as the configuration writes them: `host:port`, `[v6]:port`, `unix:/path`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::machine::Machine;
@@ -51,6 +51,20 @@ pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     };
     let for_all = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && one.port() != 0 && (same || for_all)
+}
+
+/// Whether a connection to `server` comes to the socket that listens on `bind`, as far as the two addresses say: what
+/// other addresses this machine has is not looked up.
+pub(super) fn leads_to(server: &Address, bind: SocketAddr) -> bool {
+    let Address::Tcp(server) = server else { return false };
+    // To connect to the address that is for all is to connect to this machine.
+    let to = match server.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    let for_all = bind.ip().is_unspecified() && bind.is_ipv4() == to.is_ipv4() && to.is_loopback();
+    server.port() == bind.port() && (to == bind.ip() || for_all)
 }
 
 fn unix(path: &str) -> Result<Address, String> {

@@ -3,6 +3,7 @@
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
+use super::listener::Listener;
 use super::machine::Machine;
 use super::raw::RawBackend;
 use super::section::{Item, Section};
@@ -46,6 +47,30 @@ pub(super) fn read_backends(
         backends.push(Backend { name: name.into(), servers });
     }
     Ok(backends)
+}
+
+/// No server is a listener of the same file: clients would be sent in a circle, and a listener takes only TLS.
+pub(super) fn check_servers(
+    source: &Source,
+    raw: &[Spanned<RawBackend>],
+    backends: &[Backend],
+    listeners: &[Listener],
+) -> Result<(), ConfigError> {
+    let section = Section { source, name: "backend" };
+    for (backend, raw) in backends.iter().zip(raw) {
+        for server in &backend.servers {
+            let found = listeners.iter().find(|listener| address::leads_to(&server.address, listener.bind));
+            let (Some(listener), Some(value)) = (found, &raw.get_ref().servers) else { continue };
+            let items = section.texts("servers", Some(value), "")?.unwrap_or_default();
+            let place = items.iter().find(|item| item.value == &*server.name).map_or(value, |item| item.place);
+            let problem = format!(
+                "leads to listener \"{}\" of this file, which takes clients; write where the Valkey or Redis server is",
+                listener.name
+            );
+            return Err(section.error("servers", place, &problem));
+        }
+    }
+    Ok(())
 }
 
 fn read_servers(

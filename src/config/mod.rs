@@ -160,6 +160,7 @@ fn resolve(source: &Source, raw: &RawConfig, machine: &Machine) -> Result<Config
     let limits = Limits::read(source, &raw.limits, machine, raw.listener.len(), threads, &mut warnings)?;
     let backends = backend::read_backends(source, &raw.backend, machine)?;
     let listeners = listener::read_listeners(source, &raw.listener, &backends, &limits, machine)?;
+    backend::check_servers(source, &raw.backend, &backends, &listeners)?;
     for (index, backend) in backends.iter().enumerate() {
         if listeners.iter().all(|listener| listener.backend != index) {
             let name = &backend.name;
