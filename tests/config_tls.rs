@@ -38,7 +38,15 @@ fn what_a_listener_cannot_agree_to_is_refused() {
                  key out";
     for (keys, message) in [
         ("min_version = \"1.1\"", "min_version: \"1.1\" is none of \"1.2\", \"1.3\"; did you mean \"1.2\"?".to_owned()),
-        ("max_version = 1.3", "max_version: 1.3 is none of \"1.2\", \"1.3\"".to_owned()),
+        (
+            "max_version = 1.3",
+            "max_version: 1.3 is a number and must be a text: write it in quotes, \"1.3\"".to_owned(),
+        ),
+        (
+            "min_version = 1.2",
+            "min_version: 1.2 is a number and must be a text: write it in quotes, \"1.2\"".to_owned(),
+        ),
+        ("min_version = 1.1", "min_version: 1.1 is none of \"1.2\", \"1.3\"".to_owned()),
         (
             "min_version = \"1.3\", max_version = \"1.2\"",
             "max_version: \"1.2\" is older than min_version, which is \"1.3\"".to_owned(),

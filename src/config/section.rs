@@ -184,6 +184,10 @@ impl Section<'_> {
 
     /// A word that none is, with what was probably meant.
     fn none_of<T>(&self, key: &str, value: &Spanned<Value>, choices: &[(&'static str, T)]) -> ConfigError {
+        let shown = self.source.shown(&value.span());
+        if as_text(value).is_none() && choices.iter().any(|(word, _)| *word == shown) {
+            return self.error(key, value, &format!("is a number and must be a text: write it in quotes, \"{shown}\""));
+        }
         let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         let mut problem = format!("is none of {}", words.join(", "));
         if let Some(close) = as_text(value).and_then(|given| closest(given, choices.iter().map(|(word, _)| *word))) {
