@@ -16,7 +16,13 @@ pub(super) fn bind(text: &str, machine: &Machine) -> Result<SocketAddr, String> 
     }
     let addresses = resolve(text, machine, "\"host:port\" or \"[v6]:port\", for example \"0.0.0.0:6380\"")?;
     match addresses.as_slice() {
-        [address] => Ok(*address),
+        [address] => match address.ip().to_canonical() {
+            // Sockets of IPv6 take no connections of IPv4 here, and the kernel refuses such an address.
+            IpAddr::V4(ip) if address.is_ipv6() => {
+                Err(format!("is an IPv4 address in the form of IPv6: write \"{ip}:{}\"", address.port()))
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => Ok(*address),
+        },
         [] => Err("resolves to no address".to_owned()),
         several => {
             let list: Vec<String> = several.iter().map(|address| format!("\"{address}\"")).collect();
@@ -83,21 +89,35 @@ fn unix(path: &str) -> Result<Address, String> {
 
 /// Numbers become an address as they are; a name is looked up.
 fn resolve(text: &str, machine: &Machine, form: &str) -> Result<Vec<SocketAddr>, String> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(vec![address]);
+    let addresses = match text.parse::<SocketAddr>() {
+        Ok(address) => vec![address],
+        Err(_) => look_up(text, machine, form)?,
+    };
+    match addresses.iter().find_map(unusable) {
+        Some(problem) => Err(problem),
+        None => Ok(addresses),
     }
+}
+
+fn look_up(text: &str, machine: &Machine, form: &str) -> Result<Vec<SocketAddr>, String> {
     let malformed = || format!("is not an address: write {form}");
     let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
-    let plausible = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
-    if host.is_empty()
-        || !host.chars().all(plausible)
-        || port.is_empty()
-        || !port.bytes().all(|byte| byte.is_ascii_digit())
-    {
+    let with_interface = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let host = with_interface.unwrap_or(host);
+    let plausible = if with_interface.is_some() { is_ip_with_interface(host) } else { is_word(host) };
+    if !plausible || port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed());
     }
     let port: u16 = port.parse().map_err(|_| format!("has port {port:?}; a port is at most 65535"))?;
-    let addresses = (machine.resolve)(host, port).map_err(|error| format!("cannot be resolved: {error}"))?;
+    if is_inet_aton(host) {
+        return Err(
+            "is not an address: write IPv4 as four numbers of 0 to 255, decimal and without leading zeros".into()
+        );
+    }
+    let addresses = (machine.resolve)(host, port).map_err(|error| match host.split_once('%') {
+        Some((_, interface)) => format!("cannot be resolved: {error}; is there an interface \"{interface}\"?"),
+        None => format!("cannot be resolved: {error}"),
+    })?;
     let mut distinct = Vec::new();
     for address in addresses {
         if !distinct.contains(&address) {
@@ -107,9 +127,52 @@ fn resolve(text: &str, machine: &Machine, form: &str) -> Result<Vec<SocketAddr>,
     Ok(distinct)
 }
 
+/// What may stand for a host, and for an interface.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_')
+}
+
+/// An address of IPv6 with the name of an interface (RFC 4007, section 11), as in `fe80::1%eth0`.
+fn is_ip_with_interface(text: &str) -> bool {
+    text.split_once('%').is_some_and(|(ip, interface)| ip.parse::<Ipv6Addr>().is_ok() && is_word(interface))
+}
+
+/// Whether the host is made of numbers alone, like `127.1` or `010.0.0.1`. The system's resolver reads these as
+/// inet_aton(3) does, where a leading zero means octal.
+fn is_inet_aton(host: &str) -> bool {
+    host.split('.').all(|number| {
+        let hexadecimal = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X"));
+        match hexadecimal {
+            Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            None => !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()),
+        }
+    })
+}
+
+/// Why TCP has no use for an address.
+fn unusable(address: &SocketAddr) -> Option<String> {
+    let (ip, scope) = match address {
+        SocketAddr::V4(v4) if v4.ip().is_broadcast() => return Some("is the broadcast address; TCP has none".into()),
+        SocketAddr::V4(v4) if v4.ip().is_multicast() => return Some("is a multicast address; TCP has none".into()),
+        SocketAddr::V4(_) => return None,
+        SocketAddr::V6(v6) => (v6.ip(), v6.scope_id()),
+    };
+    if ip.is_multicast() {
+        Some("is a multicast address; TCP has none".into())
+    } else if ip.is_unicast_link_local() && scope == 0 {
+        let port = address.port();
+        Some(format!("is a link-local address, which needs its interface: write \"[{ip}%eth0]:{port}\" or the like"))
+    } else if !ip.is_unicast_link_local() && scope != 0 {
+        Some("names an interface, which only link-local addresses have: leave it out".into())
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::net::SocketAddrV6;
 
     use super::*;
     use proptest::prelude::*;
@@ -123,6 +186,9 @@ mod tests {
                 let second = SocketAddr::from(([10, 0, 0, 2], port));
                 Ok(vec![first, second, first])
             }
+            "fe80::1%eth0" => Ok(vec![SocketAddrV6::new("fe80::1".parse().unwrap(), port, 0, 2).into()]),
+            "2001:db8::1%eth0" => Ok(vec![SocketAddrV6::new("2001:db8::1".parse().unwrap(), port, 0, 2).into()]),
+            "8.0.0.1" | "010.0.0.1" | "127.1" => panic!("numbers are not looked up"),
             _ => Err(io::Error::other("no such name")),
         }
     }
@@ -177,6 +243,56 @@ mod tests {
             server("unix:valkey.sock"),
             Err("is not an absolute path; write \"unix:/path/to/socket\"".to_owned())
         );
+    }
+
+    #[test]
+    fn numbers_that_only_inet_aton_reads_are_refused() {
+        let problem = "is not an address: write IPv4 as four numbers of 0 to 255, decimal and without leading zeros";
+        for host in
+            ["010.0.0.1", "127.1", "127.0.0.01", "2130706433", "0x7f000001", "0X7f.1", "0", "256.0.0.1", "1.2.3.4.5"]
+        {
+            assert_eq!(bind(&format!("{host}:6380")), Err(problem.to_owned()), "{host}");
+            assert_eq!(server(&format!("{host}:6379")), Err(problem.to_owned()), "{host}");
+        }
+        // Names, and looked up.
+        for host in ["0xyz", "1.a", "redis-1", "10.0.0.1a"] {
+            assert_eq!(bind(&format!("{host}:6380")), Err("cannot be resolved: no such name".to_owned()), "{host}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_tcp_has_no_use_for_are_refused() {
+        for (text, problem) in [
+            ("224.0.0.1:6380", "is a multicast address; TCP has none"),
+            ("239.255.255.255:6380", "is a multicast address; TCP has none"),
+            ("[ff02::1]:6380", "is a multicast address; TCP has none"),
+            ("255.255.255.255:6380", "is the broadcast address; TCP has none"),
+        ] {
+            assert_eq!((bind(text), server(text)), (Err(problem.to_owned()), Err(problem.to_owned())), "{text}");
+        }
+        assert_eq!(
+            bind("[::ffff:127.0.0.1]:6380"),
+            Err("is an IPv4 address in the form of IPv6: write \"127.0.0.1:6380\"".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_link_local_address_has_its_interface() {
+        let address = SocketAddr::from(SocketAddrV6::new("fe80::1".parse().unwrap(), 6380, 0, 2));
+        assert_eq!(bind("[fe80::1%eth0]:6380"), Ok(address));
+        assert_eq!(bind("[fe80::1%2]:6380"), Ok(address));
+        assert_eq!(server("[fe80::1%eth0]:6380"), Ok(vec![Address::Tcp(address)]));
+        let problem = "is a link-local address, which needs its interface: write \"[fe80::1%eth0]:6380\" or the like";
+        assert_eq!(bind("[fe80::1]:6380"), Err(problem.to_owned()));
+        assert_eq!(server("[fe80::1]:6380"), Err(problem.to_owned()));
+        let problem = "cannot be resolved: no such name; is there an interface \"eth9\"?";
+        assert_eq!(bind("[fe80::1%eth9]:6380"), Err(problem.to_owned()));
+        let problem = "names an interface, which only link-local addresses have: leave it out";
+        assert_eq!(bind("[2001:db8::1%eth0]:6380"), Err(problem.to_owned()));
+        let form = "is not an address: write \"host:port\" or \"[v6]:port\", for example \"0.0.0.0:6380\"";
+        for text in ["[fe80::1%]:6380", "[%eth0]:6380", "[fe80::1%a b]:6380", "[one.example]:6380", "[10.0.0.1%a]:1"] {
+            assert_eq!(bind(text), Err(form.to_owned()), "{text}");
+        }
     }
 
     #[test]
