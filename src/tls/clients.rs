@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use x509_parser::revocation_list::CertificateRevocationList;
+use x509_parser::x509::X509Version;
 
 use super::client_rules::ClientRules;
 use super::identity_error::IdentityError;
@@ -48,6 +49,8 @@ pub struct Clients {
     auth: ClientAuth,
     roots: Arc<RootCertStore>,
     authorities: Vec<CertificateDer<'static>>,
+    /// Those whose own certificate says that they are none: position in the file, from one, and subject.
+    impostors: Vec<(usize, String)>,
     revocation_lists: Vec<RevocationList>,
 }
 
@@ -76,8 +79,14 @@ impl Clients {
         if roots.is_empty() {
             return Err(unusable("holds no certificate; it must hold those of the authorities, in PEM".to_owned()));
         }
-        let mut clients =
-            Self { auth: auth.clone(), roots: Arc::new(roots), authorities, revocation_lists: Vec::new() };
+        let impostors = (1..).zip(&authorities).filter_map(|(position, der)| Some((position, impostor(der)?)));
+        let mut clients = Self {
+            auth: auth.clone(),
+            roots: Arc::new(roots),
+            impostors: impostors.collect(),
+            authorities,
+            revocation_lists: Vec::new(),
+        };
         for path in &auth.revocation_lists {
             let lists = clients.read_revocation_lists(path)?;
             clients.revocation_lists.extend(lists);
@@ -172,8 +181,21 @@ impl Clients {
                 )
             })
         });
-        expired.collect()
+        let path = self.auth.authorities.display();
+        let impostors = self.impostors.iter().map(|(position, subject)| {
+            format!(
+                "client_ca {path}: certificate number {position} (subject {subject}) is no authority's, it lacks CA:TRUE; \
+                 whoever has its key lets clients in all the same"
+            )
+        });
+        impostors.chain(expired).collect()
     }
+}
+
+/// The subject of a certificate that is no authority's. Those before version 3 do not say whether they are.
+fn impostor(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    (parsed.version() == X509Version::V3 && !parsed.is_ca()).then(|| parsed.subject().to_string())
 }
 
 fn until(list: &CertificateRevocationList<'_>) -> Option<(i64, String)> {

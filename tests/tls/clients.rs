@@ -439,3 +439,25 @@ fn files_about_clients_that_cannot_be_used_are_named() {
         ]
     );
 }
+
+#[test]
+fn a_client_ca_that_is_no_authority_works_and_is_warned_about() {
+    let pki = Pki::new();
+    let at = pki.folder.path("").display().to_string();
+    let (certificate, key) = made(&pki.authority, &worker());
+    let both = pki.authority.certificate.pem() + &certificate.pem();
+    let auth = ClientAuth { authorities: pki.folder.write("both.pem", both), ..pki.required() };
+    let warnings = Clients::load(&auth).unwrap().warnings(JUNE_11);
+    assert_eq!(
+        warnings.iter().map(|text| text.replace(&at, "/etc/")).collect::<Vec<_>>(),
+        ["client_ca /etc/both.pem: certificate number 2 (subject CN=worker) is no authority's, it lacks CA:TRUE; \
+             whoever has its key lets clients in all the same"]
+    );
+    let mut params = worker();
+    params.distinguished_name.push(DnType::CommonName, "friend");
+    let friend_key = KeyPair::generate().unwrap();
+    let friend = params.signed_by(&friend_key, &rcgen::Issuer::new(worker(), key)).unwrap();
+    let client = pki.client(&TLS13, Some(&(friend, friend_key)));
+    assert_eq!(connect(&pki.acceptor(Some(&auth)), &client), Ok((false, Some("friend".into()))));
+    assert_eq!(Clients::load(&pki.required()).unwrap().warnings(JUNE_11), Vec::<String>::new());
+}
