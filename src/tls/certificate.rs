@@ -130,7 +130,7 @@ impl Identity {
 
     /// The chain with a freshly parsed key, which shares no memory with any other.
     pub(super) fn certified_key(&self) -> Result<CertifiedKey, String> {
-        let key = any_supported_type(&self.key.der()).map_err(|error| error.to_string())?;
+        let key = any_supported_type(&self.key.der()).map_err(reason)?;
         Ok(CertifiedKey::new(self.chain.clone(), key))
     }
 }
@@ -155,7 +155,7 @@ impl Key {
     }
 
     fn public(&self) -> Result<SubjectPublicKeyInfoDer<'static>, String> {
-        let key = any_supported_type(&self.der()).map_err(|error| error.to_string())?;
+        let key = any_supported_type(&self.der()).map_err(reason)?;
         Ok(key.public_key().ok_or("its public half is unknown")?.into_owned())
     }
 }
@@ -171,6 +171,11 @@ impl Validity {
             not_after: validity.not_after.to_string(),
         }
     }
+}
+
+/// What the library says of a key, without the words that it puts before all that it has no kind of error for.
+fn reason(error: rustls::Error) -> String {
+    if let rustls::Error::General(reason) = error { reason } else { error.to_string() }
 }
 
 /// The host names of a certificate: its alternative names, or, as very old certificates have none, its common names.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::pem::{self, PemObject, SectionKind};
 use zeroize::Zeroizing;
 
 use super::identity_error::IdentityError;
@@ -97,32 +97,59 @@ impl PemFile {
 
     /// The whole file, when it is not PEM but DER.
     pub(super) fn der(&self) -> Option<Vec<u8>> {
-        // DER starts with the tag of a sequence and a length of two bytes or more.
-        matches!(self.text[..], [0x30, 0x81..=0x83, ..]).then(|| self.text.to_vec())
+        // DER starts with the tag of a sequence and its length, of one byte that says it or of one that says how many.
+        let is_der = match self.text[..] {
+            [0x30, 0x81..=0x83, ..] => true,
+            [0x30, length @ 2..=0x7f, ref rest @ ..] => rest.len() == usize::from(length),
+            _ => false,
+        };
+        is_der.then(|| self.text.to_vec())
     }
 
     fn sections(&self) -> Result<Vec<Section>, IdentityError> {
-        let not_pem = |reason| IdentityError::NotPem { role: self.role, path: self.path.clone(), reason };
-        if self.der().is_some() {
-            return Err(not_pem(
-                "this is DER; it must be PEM: convert it with `openssl x509` or `openssl pkey` and -inform DER".into(),
-            ));
+        let not_pem = |reason: String| IdentityError::NotPem { role: self.role, path: self.path.clone(), reason };
+        if let Some(reason) = self.other_form() {
+            return Err(not_pem(reason.into()));
         }
         <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.text)
             .map(|section| match section {
                 Ok((kind, der)) => Ok(Section { kind, der: Zeroizing::new(der) }),
                 Err(error) => {
-                    Err(not_pem(format!("the PEM is damaged ({error}); it must be complete, from BEGIN to END")))
+                    let damage = damage(&error);
+                    Err(not_pem(format!("the PEM is damaged ({damage}); it must be complete, from BEGIN to END")))
                 }
             })
             .collect()
+    }
+
+    /// What the file is instead of PEM that can be read, where that can be seen.
+    fn other_form(&self) -> Option<&'static str> {
+        if self.der().is_some() {
+            return Some(
+                "this is DER; it must be PEM: convert it with `openssl x509` or `openssl pkey` and -inform DER, or with \
+                 `openssl pkcs12` if it is PKCS#12",
+            );
+        }
+        let is_begin = |line: &[u8]| line.starts_with(b"-----BEGIN ");
+        // In UTF-16 none of the lines can be seen.
+        let marked = self.text.starts_with(b"\xff\xfe")
+            || self.text.starts_with(b"\xfe\xff")
+            || self.lines().any(|line| line.strip_prefix(b"\xef\xbb\xbf").is_some_and(is_begin));
+        if marked {
+            return Some(
+                "it has a byte order mark, as some programs put before text; it must be PEM: save it as plain ASCII",
+            );
+        }
+        let mut lines = self.text.split(|&byte| byte == b'\n');
+        let indented = lines.any(|line| !is_begin(line) && is_begin(line.trim_ascii_start()));
+        indented.then_some("a line with -----BEGIN has space before it; in PEM each such line begins with the dashes")
     }
 
     /// The label of each section, known or not.
     fn labels(&self) -> Vec<String> {
         self.lines()
             .filter_map(|line| line.strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----"))
-            .map(|label| String::from_utf8_lossy(label).into_owned())
+            .map(|name| label(name).unwrap_or("something else").to_owned())
             .collect()
     }
 
@@ -131,10 +158,34 @@ impl PemFile {
     }
 }
 
+/// No section that anybody writes has a longer name.
+const LABEL_BYTES_MAX: usize = 40;
 /// A chain of ten certificates has about 20 KB.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// A revocation list has about 40 bytes for each certificate that is revoked.
 const LARGE_FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What is wrong with PEM, without the lines that are: one that lacks its line breaks holds the key.
+fn damage(error: &pem::Error) -> String {
+    if let pem::Error::MissingSectionEnd { end_marker } = error {
+        match label(end_marker) {
+            Some(label) => format!("-----END {label}----- is missing"),
+            None => "the END of a section is missing".to_owned(),
+        }
+    } else if let pem::Error::IllegalSectionStart { .. } = error {
+        "a line with -----BEGIN goes on behind its label".to_owned()
+    } else if let pem::Error::Base64Decode(_) = error {
+        "what stands between BEGIN and END is not base64".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+/// The name of a section, if it looks like one: capitals, digits and blanks.
+fn label(name: &[u8]) -> Option<&str> {
+    let fits = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b' ';
+    if name.len() <= LABEL_BYTES_MAX && name.iter().all(fits) { std::str::from_utf8(name).ok() } else { None }
+}
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the sections of a PEM file are an open list; three are keys")]
 const fn key_format(kind: SectionKind) -> Option<KeyFormat> {

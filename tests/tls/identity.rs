@@ -175,9 +175,17 @@ fn damaged_files_say_where() {
     let certificate = folder.write("server.crt", &pem);
     let private_key = folder.write("server.key", key.serialize_pem());
     let cut = folder.write("cut.crt", &pem[..pem.len() - 30]);
-    let message = error(&folder, &cut, &private_key);
-    assert!(message.starts_with("certificate /etc/ringwall/cut.crt: the PEM is damaged ("), "{message}");
-    assert!(message.ends_with("); it must be complete, from BEGIN to END"), "{message}");
+    assert_eq!(
+        error(&folder, &cut, &private_key),
+        "certificate /etc/ringwall/cut.crt: the PEM is damaged (-----END CERTIFICATE----- is missing); it must be \
+         complete, from BEGIN to END"
+    );
+    let bad = folder.write("bad.crt", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+    assert_eq!(
+        error(&folder, &bad, &private_key),
+        "certificate /etc/ringwall/bad.crt: the PEM is damaged (what stands between BEGIN and END is not base64); it must \
+         be complete, from BEGIN to END"
+    );
 
     let hollow =
         folder.write("hollow.crt", pem.clone() + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
@@ -187,15 +195,64 @@ fn damaged_files_say_where() {
         "{message}"
     );
     let hollow = folder.write("hollow.key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
-    let message = error(&folder, &certificate, &hollow);
-    assert!(message.starts_with("private_key /etc/ringwall/hollow.key: the key cannot be used ("), "{message}");
-    assert!(message.ends_with("it must be ECDSA (P-256, P-384, P-521), RSA of 2048 bits or more, or Ed25519"));
-
-    let der = folder.write("der.crt", authority.certificate.der());
     assert_eq!(
-        error(&folder, &der, &private_key),
-        "certificate /etc/ringwall/der.crt: this is DER; it must be PEM: convert it with `openssl x509` or `openssl \
-         pkey` and -inform DER"
+        error(&folder, &certificate, &hollow),
+        "private_key /etc/ringwall/hollow.key: the key cannot be used (failed to parse private key as RSA, ECDSA, or \
+         EdDSA); it must be ECDSA (P-256, P-384, P-521), RSA of 2048 bits or more, or Ed25519"
+    );
+}
+
+#[test]
+fn files_in_another_form_than_pem_say_which() {
+    let folder = Folder::new();
+    let key = KeyKind::Ecdsa.generate();
+    let authority = Authority::new("Test Authority");
+    let pem = authority.server(&key);
+    let certificate = folder.write("server.crt", &pem);
+    let private_key = folder.write("server.key", key.serialize_pem());
+    let is_der = "this is DER; it must be PEM: convert it with `openssl x509` or `openssl pkey` and -inform DER, or with \
+                  `openssl pkcs12` if it is PKCS#12";
+    let der = folder.write("der.crt", authority.certificate.der());
+    assert_eq!(error(&folder, &der, &private_key), format!("certificate /etc/ringwall/der.crt: {is_der}"));
+    // An elliptic curve key in SEC1 begins with 30 77, an Ed25519 key in PKCS#8 with 30 2e: their length is one byte.
+    let path = |name: &str| folder.path(name).display().to_string();
+    openssl(&["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-outform", "DER", "-out", &path("sec1.der")]);
+    openssl(&["genpkey", "-algorithm", "ED25519", "-outform", "DER", "-out", &path("ed.der")]);
+    for (name, start) in [("sec1.der", [0x30, 0x77]), ("ed.der", [0x30, 0x2e])] {
+        assert_eq!(std::fs::read(folder.path(name)).unwrap()[..2], start);
+        let message = error(&folder, &certificate, &folder.path(name));
+        assert_eq!(message, format!("private_key /etc/ringwall/{name}: {is_der}"));
+    }
+    let has_mark = "it has a byte order mark, as some programs put before text; it must be PEM: save it as plain ASCII";
+    let utf_16: Vec<u8> = [0xfeff].into_iter().chain(pem.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    for (name, text) in [("bom.crt", format!("\u{feff}{pem}").into_bytes()), ("utf16.crt", utf_16)] {
+        let file = folder.write(name, text);
+        assert_eq!(error(&folder, &file, &private_key), format!("certificate /etc/ringwall/{name}: {has_mark}"));
+    }
+    let joined = folder.write("joined.pem", format!("{pem}\u{feff}{}", key.serialize_pem()));
+    assert_eq!(error(&folder, &joined, &joined), format!("certificate /etc/ringwall/joined.pem: {has_mark}"));
+    let indented = folder.write("indented.crt", pem.replace("-----BEGIN", "  -----BEGIN"));
+    assert_eq!(
+        error(&folder, &indented, &private_key),
+        "certificate /etc/ringwall/indented.crt: a line with -----BEGIN has space before it; in PEM each such line begins \
+         with the dashes"
+    );
+}
+
+#[test]
+fn a_key_whose_line_breaks_are_lost_is_not_repeated() {
+    let folder = Folder::new();
+    let key = KeyKind::Ecdsa.generate();
+    let certificate = folder.write("server.crt", Authority::new("Test Authority").server(&key));
+    let (text, start) = (key.serialize_pem(), "private_key /etc/ringwall/one_line.key: the PEM is damaged");
+    let message = |text: String| error(&folder, &certificate, &folder.write("one_line.key", text));
+    assert_eq!(
+        message(text.replace('\n', " ")),
+        format!("{start} (the END of a section is missing); it must be complete, from BEGIN to END")
+    );
+    assert_eq!(
+        message(text.replacen('\n', "", 1)),
+        format!("{start} (a line with -----BEGIN goes on behind its label); it must be complete, from BEGIN to END")
     );
 }
 
