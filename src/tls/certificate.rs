@@ -17,6 +17,10 @@ use zeroize::Zeroizing;
 use super::identity_error::{IdentityError, IdentityWarning};
 use super::pem::{KeyFormat, PemFile};
 
+/// The longest handshake message that rustls takes. OpenSSL takes certificates of 100 KiB (see
+/// `SSL_CTX_set_max_cert_list`).
+const MESSAGE_BYTES_MAX: usize = 65_535;
+
 /// A certificate chain and the private key of its first certificate, known to belong together.
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -105,6 +109,12 @@ impl Identity {
                 let until = validity.not_before.clone();
                 warnings.push(IdentityWarning::NotYetValid { path, position, subject, until });
             }
+        }
+        // The message that shows it to clients of TLS 1.3: RFC 8446, section 4.4.2, without extensions.
+        let bytes = 4 + self.chain.iter().map(|certificate| 3 + certificate.len() + 2).sum::<usize>();
+        if bytes > MESSAGE_BYTES_MAX {
+            let (path, count) = (self.certificate_path.clone(), self.chain.len());
+            warnings.push(IdentityWarning::LongChain { path, count, bytes });
         }
         if let Some(position) = self.stray {
             warnings.push(IdentityWarning::StrayCertificate { path: self.certificate_path.clone(), position });

@@ -239,6 +239,15 @@ pub enum IdentityWarning {
         /// Its first moment.
         until: String,
     },
+    /// The chain is longer than many clients take.
+    LongChain {
+        /// The certificate file.
+        path: PathBuf,
+        /// How many certificates it has.
+        count: usize,
+        /// The length of the message that shows them to a client.
+        bytes: usize,
+    },
     /// A certificate in the file issued none of those before it.
     StrayCertificate {
         /// The certificate file.
@@ -285,6 +294,12 @@ impl fmt::Display for IdentityWarning {
             Self::NotYetValid { path, position, subject, until } => write!(
                 f,
                 "certificate {}: number {position} (subject {subject}) is not valid before {until}; clients will refuse it",
+                path.display()
+            ),
+            Self::LongChain { path, count, bytes } => write!(
+                f,
+                "certificate {}: its {count} certificates make a message of {bytes} bytes; some clients refuse more than 65535, \
+                 and OpenSSL more than 102400: leave out those that clients have or do not need",
                 path.display()
             ),
             Self::StrayCertificate { path, position } => write!(

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use rcgen::KeyPair;
 use ringwall::tls::{Identity, unix_time};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 
 use crate::support::{Authority, Folder, KeyKind, World, openssl, server_params, shake_hands};
@@ -350,6 +352,34 @@ fn what_works_but_is_odd_is_warned_about() {
     );
     // The system's clock is right about the century.
     assert!((1_750_000_000..4_000_000_000).contains(&unix_time()));
+}
+
+#[test]
+fn a_chain_that_is_longer_than_clients_take_is_warned_about() {
+    let folder = Folder::new();
+    let (root, key) = (Authority::new("Root"), KeyKind::Ecdsa.generate());
+    let private_key = folder.write("server.key", key.serialize_pem());
+    std::fs::set_permissions(&private_key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (server, root_der, root_pem) = (root.server(&key), root.certificate.der().len(), root.certificate.pem());
+    let server_der = CertificateDer::from_pem_slice(server.as_bytes()).unwrap().len();
+    let warnings = |roots: usize| {
+        let certificate = folder.write("long.crt", server.clone() + &root_pem.repeat(roots));
+        let warnings = Identity::load(&certificate, &private_key).unwrap().warnings(unix_time());
+        let texts = warnings.into_iter().map(|warning| warning.to_string());
+        texts.map(|text| text.replace(&folder.path("").display().to_string(), "/etc/ringwall/")).collect::<Vec<_>>()
+    };
+    // With 3 bytes of length and 2 of extensions for each certificate, and 4 for the list.
+    let fitting = (65_535 - 4 - 5 - server_der) / (root_der + 5);
+    assert_eq!(warnings(fitting), Vec::<String>::new());
+    assert_eq!(
+        warnings(fitting + 1),
+        [format!(
+            "certificate /etc/ringwall/long.crt: its {} certificates make a message of {} bytes; some clients refuse more \
+             than 65535, and OpenSSL more than 102400: leave out those that clients have or do not need",
+            fitting + 2,
+            4 + server_der + 5 + (fitting + 1) * (root_der + 5)
+        )]
+    );
 }
 
 #[test]
