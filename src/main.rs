@@ -8,6 +8,7 @@ use clap::Parser;
 use ringwall::cli::{Cli, Command, Plan};
 use ringwall::config::{Config, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
+use ringwall::io::sys;
 use ringwall::server::{self, StartError};
 
 /// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
@@ -16,6 +17,7 @@ const FAILED: u8 = 1;
 const NO_IO_URING: u8 = 78;
 
 fn main() -> ExitCode {
+    sys::survive_full_files();
     let done = match Cli::parse().command {
         Command::Run(file) => run(&file.config),
         Command::Check(file) => check(&file.config),
@@ -23,7 +25,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, text }) => {
-            say(io::stderr(), &format!("ringwall: {text}\n"));
+            complain(&format!("ringwall: {text}\n"));
             ExitCode::from(code)
         }
     }
@@ -45,10 +47,21 @@ fn check(file: &Path) -> Result<(), Failure> {
     let (config, _) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
     LogFilter::from_environment().map_err(Failure::of)?;
     for warning in &config.warnings {
-        say(io::stderr(), &format!("ringwall: warning: {warning}\n"));
+        complain(&format!("ringwall: warning: {warning}\n"));
     }
-    say(io::stdout(), &format!("{}: valid\n{}", file.display(), Plan(&config)));
-    Ok(())
+    match print(&format!("{}: valid\n{}", file.display(), Plan(&config))) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::of(format!("standard output cannot be written: {error}")))
+        }
+        // Who has read enough has seen that it is valid.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut output = io::stdout();
+    output.write_all(text.as_bytes())?;
+    output.flush()
 }
 
 fn run(file: &Path) -> Result<(), Failure> {
@@ -68,7 +81,7 @@ fn run(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes, and ignores that nobody reads.
-fn say(mut output: impl Write, text: &str) {
-    drop(output.write_all(text.as_bytes()));
+/// Writes to where errors go. When that fails there is no place left to say so.
+fn complain(text: &str) {
+    drop(io::stderr().write_all(text.as_bytes()));
 }

@@ -1,6 +1,6 @@
 //! The real program at its command line: what it prints, and its exit codes.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -216,6 +216,37 @@ fn an_address_in_use_is_exit_code_1_and_names_the_listener() {
         "{}",
         printed.errors
     );
+}
+
+#[test]
+fn a_check_whose_result_cannot_be_written_is_exit_code_1() {
+    let folder = folder_with(CONFIG);
+    let mut check = ringwall(folder.path(), &["check", "--config", "ringwall.toml"]);
+    let output = check.stdout(File::create("/dev/full").unwrap()).output().unwrap();
+    assert_eq!(
+        (output.status.code(), &*String::from_utf8_lossy(&output.stderr)),
+        (Some(1), "ringwall: standard output cannot be written: No space left on device (os error 28)\n")
+    );
+    // Who reads no further has not made it invalid.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut check = ringwall(folder.path(), &["check", "--config", "ringwall.toml"]);
+    let output = check.stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
+
+#[test]
+fn a_log_that_has_reached_the_limit_of_a_file_s_size_does_not_end_the_program() {
+    let folder = folder_with(CONFIG);
+    let socket = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    let log = File::create(folder.path().join("log")).unwrap();
+    let mut command = ringwall_under("-f 0", folder.path());
+    let mut program = command.env("NOTIFY_SOCKET", &socket).stderr(log).spawn().unwrap();
+    manager.recv(&mut [0; 256]).unwrap();
+    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read(folder.path().join("log")).unwrap(), b"");
 }
 
 /// The program while it serves.

@@ -1,7 +1,7 @@
 //! The bounded queue between the control plane and whoever reads the log.
 //!
 //! A pipe that nobody empties blocks its writer. Here that is one thread with nothing else to do; the control plane
-//! goes on, signals are obeyed, and lines that find no room are dropped and counted.
+//! goes on, signals are obeyed, and lines that find no room or cannot be written are dropped and counted.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ struct Shared {
     changed: Condvar,
     /// The writing thread has ended.
     ended: Condvar,
-    /// Told when lines were dropped and there is room again.
+    /// Told when lines were dropped and it can be said.
     recovered: Notify,
 }
 
@@ -36,6 +36,8 @@ struct State {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
     dropped: u64,
+    /// The last line could not be written.
+    failing: bool,
     closed: bool,
     ended: bool,
 }
@@ -75,12 +77,12 @@ impl LogQueue {
         std::mem::take(&mut self.0.lock().dropped)
     }
 
-    /// Whether there is room to tell what was dropped, so that the telling is not dropped too.
-    pub(super) fn has_room(&self) -> bool {
-        self.0.lock().has_room()
+    /// Whether what was dropped can be told, so that the telling is not dropped too.
+    pub(super) fn can_tell(&self) -> bool {
+        self.0.lock().can_tell()
     }
 
-    /// Waits until lines were dropped and there is room again to tell it.
+    /// Waits until lines were dropped and it can be told.
     pub(super) async fn recovered(&self) {
         self.0.recovered.notified().await;
     }
@@ -113,11 +115,13 @@ impl Shared {
                 continue;
             };
             drop(state);
-            // A log that cannot be written has no place to say so.
-            drop(output.write_all(&line));
+            // A log that cannot be written has no place to say so: it is told with what else was dropped, once it can be.
+            let written = output.write_all(&line);
             state = self.lock();
             state.bytes -= line.len();
-            if state.dropped > 0 && state.has_room() {
+            state.failing = written.is_err();
+            state.dropped += u64::from(state.failing);
+            if state.dropped > 0 && state.can_tell() {
                 self.recovered.notify_one();
             }
         }
@@ -129,9 +133,10 @@ impl Shared {
 }
 
 impl State {
-    /// Whether what was dropped can be told: half of the queue is free, so that the telling does not drop more.
-    fn has_room(&self) -> bool {
-        self.bytes <= QUEUED_BYTES_MAX / 2
+    /// Whether what was dropped can be told: half of the queue is free, so that the telling does not drop more, and lines
+    /// can be written.
+    fn can_tell(&self) -> bool {
+        self.bytes <= QUEUED_BYTES_MAX / 2 && !self.failing
     }
 }
 
@@ -186,7 +191,7 @@ mod tests {
             queue.push(&line);
         }
         let mut read = 0;
-        while !queue.has_room() {
+        while !queue.can_tell() {
             assert_eq!(reader.recv().unwrap(), line);
             read += 1;
         }
@@ -196,6 +201,41 @@ mod tests {
         for _ in read..8 {
             assert_eq!(reader.recv().unwrap(), line);
         }
+        queue.finish();
+    }
+
+    /// A disk that asks whether it is full.
+    struct Disk {
+        asks: mpsc::SyncSender<()>,
+        answers: mpsc::Receiver<bool>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.asks.send(()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            if self.answers.recv().unwrap_or(false) { Ok(line.len()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted_and_told_once_others_can() {
+        let ((asks, asked), (answer, answers)) = (mpsc::sync_channel(0), mpsc::channel());
+        let queue = LogQueue::start(Disk { asks, answers }).unwrap();
+        (0..3).for_each(|_| queue.push(b"line"));
+        for full_before in 0..2 {
+            asked.recv().unwrap();
+            let dropped = queue.0.lock().dropped;
+            assert_eq!((dropped, queue.can_tell()), (full_before, full_before == 0));
+            answer.send(false).unwrap();
+        }
+        asked.recv().unwrap();
+        answer.send(true).unwrap();
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.recovered());
+        assert_eq!((queue.take_dropped(), queue.can_tell()), (2, true));
         queue.finish();
     }
 

@@ -210,11 +210,11 @@ impl Supervisor<'_, '_> {
         self.inbox.take_batch(|event| report::log_event(config, &event))
     }
 
-    /// Says how many records never became a line, once there is room to say it.
+    /// Says how many records never became a line, once it can be said.
     fn log_dropped(&mut self) {
         let queue = self.plane.logging.queue();
         self.dropped += self.inbox.take_dropped() + queue.take_dropped();
-        if self.dropped > 0 && queue.has_room() {
+        if self.dropped > 0 && queue.can_tell() {
             warn!(target: "ringwall::control", dropped = self.dropped, "{} log records dropped", self.dropped);
             self.dropped = 0;
         }

@@ -234,6 +234,13 @@ pub(super) fn close(fd: Fd) {
     unsafe { libc::close(fd.0) };
 }
 
+/// Has a write beyond the limit of a file's size (`RLIMIT_FSIZE`) fail with `EFBIG`, instead of ending the process with
+/// SIGXFSZ.
+pub fn survive_full_files() {
+    // SAFETY: signal takes a number and a disposition; SIG_IGN is one, and no handler is installed.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 fn stream_socket(sockaddr: &SockAddr) -> Result<OwnedFd, Errno> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: socket takes no pointer.
