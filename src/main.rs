@@ -70,10 +70,13 @@ fn run(file: &Path) -> Result<(), Failure> {
     let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
     raise_open_files(config.open_files_max())
         .map_err(|error| Failure::of(format!("the limit of open files cannot be raised: {error}")))?;
-    let logging = Logging::start(&config.log, filter, io::stderr()).map_err(Failure::of)?;
+    let logging = Logging::start(&config.log, filter, io::stderr())
+        .map_err(|error| Failure::of(StartError::Thread { name: "log".to_owned(), error }))?;
     let ending = server::run(&config, credentials, &logging, notifier).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
-        StartError::Bind { .. } | StartError::Tls { .. } | StartError::System(_) => Failure::of(error),
+        StartError::Bind { .. } | StartError::Tls { .. } | StartError::Thread { .. } | StartError::System(_) => {
+            Failure::of(error)
+        }
     })?;
     match ending.failure {
         None => Ok(()),

@@ -75,7 +75,14 @@ pub enum StartError {
         /// Why.
         error: SetupError,
     },
-    /// A thread, socket pair or eventfd cannot be had.
+    /// A thread cannot be started.
+    Thread {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A socket pair or eventfd cannot be had.
     System(io::Error),
 }
 
@@ -95,7 +102,17 @@ impl fmt::Display for StartError {
                 }
             }
             Self::Tls { listener, error } => write!(f, "listener \"{listener}\": {error}"),
-            Self::System(error) => write!(f, "the system gives no thread or file descriptor: {error}"),
+            Self::Thread { name, error } => {
+                write!(f, "the thread \"{name}\" cannot be started: {error}")?;
+                if error.raw_os_error() == Some(libc::EAGAIN) {
+                    f.write_str(
+                        "; a limit of threads (ulimit -u, TasksMax= of the systemd unit, pids.max of the control group) or \
+                         of memory (ulimit -v) is reached: raise it, or write a lower runtime.shards",
+                    )?;
+                }
+                Ok(())
+            }
+            Self::System(error) => write!(f, "the system gives no file descriptor or memory: {error}"),
         }
     }
 }
@@ -456,20 +473,24 @@ fn spawn(
     core: Option<usize>,
     ends: mpsc::Sender<End>,
     body: impl FnOnce() -> End + Send + 'static,
-) -> io::Result<()> {
-    thread::Builder::new().name(name).spawn(move || {
+) -> Result<(), StartError> {
+    let thread = thread::Builder::new().name(name.clone()).spawn(move || {
         if let Some(id) = core {
             // Pinning is for speed: a sandbox that forbids it costs some, and nothing else.
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
         let end = panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(End::Panicked);
         let _ = ends.send(end);
-    })?;
-    Ok(())
+    });
+    thread.map(drop).map_err(|error| StartError::Thread { name, error })
 }
 
 /// Sees the threads end: the shards when they have drained, then the dispatcher. A thread that fails ends it all.
-fn supervise(shards: usize, ends: mpsc::Receiver<End>, commands: Commands) -> io::Result<oneshot::Receiver<Ending>> {
+fn supervise(
+    shards: usize,
+    ends: mpsc::Receiver<End>,
+    commands: Commands,
+) -> Result<oneshot::Receiver<Ending>, StartError> {
     let (ended, receiver) = oneshot::channel();
     let body = move || {
         let mut ending = Ending::default();
@@ -498,6 +519,9 @@ fn supervise(shards: usize, ends: mpsc::Receiver<End>, commands: Commands) -> io
         }
         let _ = ended.send(ending);
     };
-    thread::Builder::new().name("supervisor".to_owned()).spawn(body)?;
-    Ok(receiver)
+    let name = "supervisor".to_owned();
+    match thread::Builder::new().name(name.clone()).spawn(body) {
+        Ok(_) => Ok(receiver),
+        Err(error) => Err(StartError::Thread { name, error }),
+    }
 }

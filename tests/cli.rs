@@ -1,13 +1,14 @@
 //! The real program at its command line: what it prints, and its exit codes.
 
 use std::fs::{File, Permissions};
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{self, BufRead, BufReader, Lines};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
+use ringwall::server::StartError;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -247,6 +248,17 @@ fn a_log_that_has_reached_the_limit_of_a_file_s_size_does_not_end_the_program() 
     kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
     assert_eq!(program.wait().unwrap().code(), Some(0));
     assert_eq!(std::fs::read(folder.path().join("log")).unwrap(), b"");
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_is_named_with_the_limits_to_raise() {
+    let refused = || io::Error::from_raw_os_error(11);
+    assert_eq!(
+        StartError::Thread { name: "shard-3".to_owned(), error: refused() }.to_string(),
+        "the thread \"shard-3\" cannot be started: Resource temporarily unavailable (os error 11); a limit of threads \
+         (ulimit -u, TasksMax= of the systemd unit, pids.max of the control group) or of memory (ulimit -v) is reached: \
+         raise it, or write a lower runtime.shards"
+    );
 }
 
 /// The program while it serves.
