@@ -46,11 +46,22 @@ fn what_is_not_toml_is_shown_with_its_line() {
             "10: is not TOML: string values must be quoted, expected literal string: connect_timeout = 5s",
         ),
         ("[log]\nlevel =", "10: is not TOML: string values must be quoted, expected literal string: level ="),
-        ("[log]\nlevel = \"info\"\nlevel = \"warn\"", "11: level: is given twice"),
-        ("[log]\n[log]", "10: log: is given twice"),
+        ("[log]\nlevel = \"info\"\nlevel = \"warn\"", "11: log.level: is given twice, first in line 10"),
+        ("[log]\nlevel = \"info\"\n\"level\" = \"warn\"", "11: log.level: is given twice, first in line 10"),
+        ("[log]\n\n[log]", "11: log: is given twice, first in line 9"),
+        ("[listener]", "9: listener: is given twice, first in line 1"),
+        ("servers = []", "9: backend.servers: is given twice, first in line 8"),
+        ("[limits]\n[runtime]\nshards = 1\n[log]\n[limits]", "13: limits: is given twice, first in line 9"),
     ] {
         assert_eq!(refusal_of_minimal_and(text), message);
     }
+    assert_eq!(
+        refusal_of_minimal_with(
+            "private_key",
+            "certificates = [{ certificate = \"a\" }], certificate = \"b\", private_key"
+        ),
+        "4: listener.tls.certificate: is given twice, first in line 4"
+    );
     let error = Config::parse(b"# \xc3\xa9\n# \xff", Path::new("f.toml"), &machine()).unwrap_err();
     assert_eq!(error.to_string(), "f.toml:2: is not UTF-8 text");
 }

@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// The number of the line that holds byte `at`, from 1.
-    fn line(&self, at: usize) -> usize {
+    pub(super) fn line(&self, at: usize) -> usize {
         1 + self.text.bytes().take(at).filter(|&byte| byte == b'\n').count()
     }
 

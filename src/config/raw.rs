@@ -279,10 +279,53 @@ pub(super) fn parse(source: &Source) -> Result<RawConfig, ConfigError> {
 fn syntax_error(source: &Source, error: &toml::de::Error) -> ConfigError {
     let span = error.span().unwrap_or_default();
     if error.message() == "duplicate key" {
-        return source.error(span.clone(), source.shown(&span), "is given twice".to_owned());
+        return duplicate(source, span);
     }
     let line = source.line_text(span.start);
     source.error(span, String::new(), format!("is not TOML: {}: {line}", error.message()))
+}
+
+/// What a duplicate is called to be found: no key of ours.
+const STAND_IN: &str = "the-second-of-its-name";
+
+/// A key or table that is there already. The parser says where it stands and neither its table nor the first one: under
+/// another name it is no duplicate, and both can be looked for.
+fn duplicate(source: &Source, span: Range<usize>) -> ConfigError {
+    let found = source.text().get(span.clone()).and_then(|written| {
+        let mut text = source.text().to_owned();
+        text.replace_range(span.clone(), STAND_IN);
+        let (document, _) = DeTable::parse_recoverable(&text);
+        let renamed = span.start..span.start + STAND_IN.len();
+        twin(document.get_ref(), &renamed, written.trim_matches(['"', '\'']))
+    });
+    match found {
+        Some((key, first)) if first < span.start => {
+            let line = source.line(first);
+            source.error(span, key, format!("is given twice, first in line {line}"))
+        }
+        Some(_) | None => source.error(span.clone(), source.shown(&span), "is given twice".to_owned()),
+    }
+}
+
+/// The dotted path and the place of the key `name` in the table that has a key at `renamed`.
+fn twin(table: &DeTable<'_>, renamed: &Range<usize>, name: &str) -> Option<(String, usize)> {
+    if table.iter().any(|(key, _)| key.span() == *renamed) {
+        let (key, _) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+        return Some((name.to_owned(), key.span().start));
+    }
+    table.iter().find_map(|(key, value)| {
+        let (path, first) = twin_in(value, renamed, name)?;
+        Some((format!("{}.{path}", key.get_ref()), first))
+    })
+}
+
+/// As [`twin`], for the tables in a value.
+fn twin_in(value: &Spanned<DeValue<'_>>, renamed: &Range<usize>, name: &str) -> Option<(String, usize)> {
+    if let Some(table) = value.get_ref().as_table() {
+        twin(table, renamed, name)
+    } else {
+        value.get_ref().as_array()?.iter().find_map(|item| twin_in(item, renamed, name))
+    }
 }
 
 /// The text is TOML, with an unknown key or something else where a table belongs.
