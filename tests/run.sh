@@ -63,7 +63,7 @@ section "tools"
 mkdir -p target/clients
 cargo fmt --version >/dev/null 2>&1 || fail "rustfmt is missing: rustup component add rustfmt"
 cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup component add clippy"
-need cc=gcc openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace \
+need cc=gcc nm=binutils openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace \
     python3=python3 node=nodejs npm=npm shellcheck=shellcheck
 python_libraries
 node_client
@@ -91,15 +91,19 @@ fi
 # The checks profile is optimised and keeps debug assertions; one profile for all steps builds the dependencies once.
 section "clippy"
 cargo clippy --profile checks --all-targets -- -D warnings
+cargo clippy --profile checks --features pthread-emulation --lib --test pthread_emulation -- -D warnings
 
 section "style"
 cargo test --profile checks --test tidy
 
 section "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --profile checks --no-deps --document-private-items
+RUSTDOCFLAGS="-D warnings" cargo doc --profile checks --no-deps --document-private-items --features pthread-emulation
 
-section "model of the mailbox under loom"
-cargo test --profile checks --features loom --test mailbox_loom
+section "models of the mailbox and of the emulation's lock under loom"
+cargo test --profile checks --features loom --test mailbox_loom --test rwlock_loom
+
+section "locks of the C library, emulated"
+cargo test --profile checks --features pthread-emulation --test pthread_emulation
 
 section "unit, property, simulation, fuzz smoke and black-box tests"
 FUZZ_SECONDS=30 cargo test --profile checks
