@@ -7,6 +7,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
 
 use super::groups::Group;
+use super::randomness::ThreadRandom;
 use super::suites::{self, CipherSuite};
 
 /// A version of TLS that this program speaks.
@@ -80,14 +81,15 @@ impl Policy {
             .collect()
     }
 
-    /// rustls's provider on aws-lc-rs with the policy's suites and groups. `record_limit` lowers how many records a
-    /// key may seal.
+    /// rustls's provider on aws-lc-rs with the policy's suites and groups, and the thread's own randomness.
+    /// `record_limit` lowers how many records a key may seal.
     pub(super) fn provider(&self, record_limit: Option<u64>) -> CryptoProvider {
         let suites = self.cipher_suites.iter().map(|suite| suites::limited(*suite, record_limit));
         let kx_groups = self.groups.iter().map(|group| group.supported());
         CryptoProvider {
             cipher_suites: suites.collect(),
             kx_groups: kx_groups.collect(),
+            secure_random: &ThreadRandom,
             ..aws_lc_rs::default_provider()
         }
     }
