@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Coalesce, Config, Limits, LogFormat, LogLevel, Tls, show_duration, show_size};
+use crate::hex;
 use crate::tls::{ClientAuth, ClientRules, Coverage, Version};
 
 /// The command line.
@@ -95,6 +96,9 @@ fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
     if !policy.alpn.is_empty() {
         row(f, "alpn", joined(policy.alpn.iter().map(ToString::to_string)))?;
     }
+    if let Some(file) = &tls.ticket_secret {
+        row(f, "ticket_secret", file.display())?;
+    }
     match &tls.client_auth {
         None => row(f, "client_auth", "none"),
         Some(auth) => write_client_auth(f, auth),
@@ -117,7 +121,9 @@ fn write_client_auth(f: &mut fmt::Formatter<'_>, auth: &ClientAuth) -> fmt::Resu
         }
     }
     for key in keys {
-        row(f, "allowed_spki", key.iter().map(|byte| format!("{byte:02x}")).collect::<String>())?;
+        let mut digits = String::new();
+        hex::encode_onto(&mut digits, key);
+        row(f, "allowed_spki", digits)?;
     }
     if auth.rules.is_empty() {
         row(f, "allowed", "every client of client_ca")?;

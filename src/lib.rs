@@ -29,6 +29,7 @@
 //! | 0 | [`files`] | reads the files that the configuration names |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
+//! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
@@ -95,6 +96,7 @@ pub mod control;
 pub mod dispatcher;
 pub mod events;
 pub mod files;
+pub mod hex;
 pub mod io;
 pub mod load;
 pub mod mailbox;

@@ -281,7 +281,8 @@ impl Blueprint {
     fn of(config: &Config, credentials: Vec<Credentials>) -> Self {
         let secret = TicketSecret::random();
         let listeners = config.listeners.iter().zip(credentials).map(|(listener, credentials)| {
-            let tickets = Some(TicketKeys::new(&secret, listener.name.as_bytes()));
+            let secret = credentials.ticket_secret.as_ref().unwrap_or(&secret);
+            let tickets = Some(TicketKeys::new(secret, listener.name.as_bytes()));
             let tls = tls::Options { policy: listener.tls.policy.clone(), tickets, ..tls::Options::default() };
             ListenerPlan { name: listener.name.clone(), credentials, tls, backend: index(listener.backend) }
         });

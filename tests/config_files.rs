@@ -479,6 +479,47 @@ fn files_that_cannot_be_used_are_refused_where_they_are_named() {
 }
 
 #[test]
+fn a_ticket_secret_is_64_hexadecimal_digits_that_others_may_not_read() {
+    let one = "private_key = \"server.key\"";
+    let folder = tempfile::tempdir().unwrap();
+    let text = MINIMAL.replacen(one, &format!("{one}, ticket_secret = \"tickets.secret\""), 1);
+    std::fs::write(folder.path().join("ringwall.toml"), text).unwrap();
+    write_identity(folder.path());
+    let (at, secret) = (folder.path().display(), folder.path().join("tickets.secret"));
+    let named = format!("{at}/ringwall.toml:4: listener.tls: ticket_secret {at}/tickets.secret: ");
+    let form = "it must hold 64 hexadecimal digits, which `openssl rand -hex 32` makes";
+    let missing =
+        "cannot be read: No such file or directory (os error 2); it must be a file that ringwall's user may read";
+    assert_eq!(load_from(&folder).unwrap_err(), format!("{named}{missing}"));
+    let digits = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
+    for (text, problem) in [
+        (" \n".to_owned(), format!("found 0 bytes of something else; {form}")),
+        (digits[1..].to_owned(), format!("found 63 bytes of something else; {form}")),
+        (digits.replace('A', "x"), format!("found 64 bytes of something else; {form}")),
+        (format!("{digits}\n{digits}\n"), format!("found 129 bytes of something else; {form}")),
+        (
+            digits.repeat(5),
+            "cannot be read: it is larger than 256 bytes, the most that is read; it must be a file that ringwall's user may \
+             read"
+                .to_owned(),
+        ),
+    ] {
+        std::fs::write(&secret, text).unwrap();
+        assert_eq!(load_from(&folder).unwrap_err(), format!("{named}{problem}"));
+    }
+    std::fs::write(&secret, format!("{digits}\n")).unwrap();
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(load_from(&folder).unwrap().0.warnings, [""; 0]);
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o604)).unwrap();
+    assert_eq!(
+        load_from(&folder).unwrap().0.warnings,
+        [format!(
+            "{named}everybody on this machine may read or change it; restrict it with `chmod o-rw {at}/tickets.secret`"
+        )]
+    );
+}
+
+#[test]
 fn a_folder_of_certificates_says_what_it_lacks() {
     let one = "certificate = \"server.crt\", private_key = \"server.key\"";
     let folder = tempfile::tempdir().unwrap();

@@ -65,6 +65,7 @@ fn the_least_that_starts_means_the_defaults() {
                 cert_dir: None,
                 policy: Policy::default(),
                 client_auth: None,
+                ticket_secret: None,
             },
             max_connections: 10_000,
             rates: Rates { total: None, per_source: None },
@@ -127,7 +128,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 46);
+    assert_eq!(keys, 47);
 }
 
 #[test]
@@ -225,6 +226,7 @@ max_version = "1.2"
 cipher_suites = ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]
 groups = ["secp384r1", "x25519"]
 alpn = ["redis", "resp"]
+ticket_secret = "tickets.secret"
 "#;
     let tls = parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls;
     assert_eq!(
@@ -232,6 +234,7 @@ alpn = ["redis", "resp"]
         [pair("/etc/b.crt", "/etc/b.key"), pair("/etc/c.crt", "/keys/c.key"), pair("/etc/d", "/etc/d")]
     );
     assert_eq!(tls.cert_dir.as_deref(), Some(Path::new("/etc/certs")));
+    assert_eq!(tls.ticket_secret.as_deref(), Some(Path::new("/etc/tickets.secret")));
     let policy = &tls.policy;
     assert!(policy.strict_sni);
     assert_eq!((policy.version_min, policy.version_max), (Version::Tls12, Version::Tls12));

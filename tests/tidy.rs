@@ -16,6 +16,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("pool", 0),
     ("files", 0),
     ("rwlock", 0),
+    ("hex", 0),
     ("io", 10),
     ("pthread", 10),
     ("tls", 10),

@@ -8,6 +8,7 @@ use super::error::ConfigError;
 use super::raw::{RawTls, Value};
 use super::section::{Item, Section};
 use super::tls::{path_in, read_path};
+use crate::hex;
 use crate::tls::{ClientAuth, ClientRules, Coverage};
 
 /// Whether client certificates are asked for.
@@ -89,9 +90,10 @@ fn read_rules(section: &Section<'_>, raw: &RawTls) -> Result<ClientRules, Config
     for Item { value, place } in
         section.distinct_texts("allowed_spki", raw.allowed_spki.as_ref(), what)?.unwrap_or_default()
     {
-        let Some(key) = digest(value) else {
+        let mut key = [0; 32];
+        if !hex::decode_into(value.as_bytes(), &mut key) {
             return Err(section.error("allowed_spki", place, &format!("is no item of {what}")));
-        };
+        }
         keys.push(key);
     }
     Ok(ClientRules { common_names, dns_names, uris, keys })
@@ -113,16 +115,4 @@ fn read_names(
         names.push(value.into());
     }
     Ok(names)
-}
-
-/// Hexadecimal digits as bytes.
-fn digest(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 2 * bytes.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(bytes)
 }

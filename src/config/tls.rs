@@ -11,7 +11,7 @@ use super::error::{ConfigError, Source};
 use super::policy::read_policy;
 use super::raw::{RawListener, RawTls, Value};
 use super::section::Section;
-use crate::tls::{ClientAuth, Clients, Credentials, Identity, Policy, unix_time};
+use crate::tls::{ClientAuth, Clients, Credentials, Identity, Policy, TicketSecret, unix_time};
 
 /// How a listener speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Tls {
     pub policy: Policy,
     /// How it authenticates clients, when it does.
     pub client_auth: Option<ClientAuth>,
+    /// What its tickets are sealed with, when that is shared with other processes.
+    pub ticket_secret: Option<PathBuf>,
 }
 
 /// A certificate and its key.
@@ -81,7 +83,8 @@ pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> 
     let section = Section { source, name: "listener.tls" };
     let cert_dir = read_path(&section, "cert_dir", raw.cert_dir.as_ref(), "a folder of certificates and keys")?;
     let (policy, client_auth) = (read_policy(&section, raw)?, read_client_auth(&section, tls)?);
-    Ok(Tls { certificates, cert_dir, policy, client_auth })
+    let ticket_secret = read_path(&section, "ticket_secret", raw.ticket_secret.as_ref(), "a file with a secret")?;
+    Ok(Tls { certificates, cert_dir, policy, client_auth, ticket_secret })
 }
 
 /// A path, which is relative to the folder of the configuration file.
@@ -136,7 +139,9 @@ pub(super) fn load_credentials(
     }
     let clients = tls.client_auth.as_ref().map(Clients::load).transpose();
     let clients = clients.map_err(|error| source.error(raw.span(), "listener.tls", error.to_string()))?;
-    let credentials = Credentials { identities, clients };
+    let ticket_secret = tls.ticket_secret.as_deref().map(TicketSecret::load).transpose();
+    let ticket_secret = ticket_secret.map_err(|error| source.error(raw.span(), "listener.tls", error.to_string()))?;
+    let credentials = Credentials { identities, clients, ticket_secret };
     // Those of the defaults fit every key.
     let suites = raw.get_ref().cipher_suites.as_ref().map_or(raw.span(), Spanned::span);
     let at_suites = |text: String| source.error(suites.clone(), "listener.tls.cipher_suites", text);

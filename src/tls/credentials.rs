@@ -1,10 +1,11 @@
-//! The files of one listener, read as one set: who it is, under each of its names, and whom it
-//! lets in.
+//! The files of one listener, read as one set: who it is, under each of its names, whom it lets in, and what seals its
+//! tickets.
 
 use super::certificate::Identity;
 use super::clients::Clients;
 use super::identity_error::{IdentityError, IdentityWarning};
 use super::policy::{Policy, Version};
+use super::ticket_secret::TicketSecret;
 
 /// What one listener has read from files.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct Credentials {
     pub identities: Vec<Identity>,
     /// How it authenticates clients, when it does.
     pub clients: Option<Clients>,
+    /// What its tickets are sealed with, when that is shared with other processes.
+    pub ticket_secret: Option<TicketSecret>,
 }
 
 impl Credentials {
@@ -21,7 +24,8 @@ impl Credentials {
     pub fn warnings(&self, unix_time: u64) -> Vec<String> {
         let clients = self.clients.iter().flat_map(|clients| clients.warnings(unix_time));
         let identities = self.identity_warnings(unix_time).into_iter().map(|warning| warning.to_string());
-        identities.chain(clients).collect()
+        let ticket_secret = self.ticket_secret.as_ref().and_then(TicketSecret::warning);
+        identities.chain(clients).chain(ticket_secret).collect()
     }
 
     /// Compares the keys with the cipher suites of `policy`: gives the certificates that clients of TLS 1.2 cannot be
@@ -74,6 +78,6 @@ impl Credentials {
 
 impl From<Identity> for Credentials {
     fn from(identity: Identity) -> Self {
-        Self { identities: vec![identity], clients: None }
+        Self { identities: vec![identity], clients: None, ticket_secret: None }
     }
 }

@@ -31,6 +31,15 @@ pub enum IdentityError {
         /// What is wrong.
         reason: String,
     },
+    /// A file does not hold what it must.
+    Unfit {
+        /// The configuration key that names it.
+        role: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The certificate file holds no certificate.
     NoCertificate {
         /// The file.
@@ -123,7 +132,9 @@ impl fmt::Display for IdentityError {
                 Ok(())
             }
             Self::Empty { role, path } => write!(f, "{role} {}: the file is empty; it must hold PEM", path.display()),
-            Self::NotPem { role, path, reason } => write!(f, "{role} {}: {reason}", path.display()),
+            Self::NotPem { role, path, reason } | Self::Unfit { role, path, reason } => {
+                write!(f, "{role} {}: {reason}", path.display())
+            }
             Self::NoCertificate { path, found } => write!(
                 f,
                 "certificate {}: found {}, and no certificate; it must hold the server's certificate and then its \

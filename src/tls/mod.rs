@@ -31,6 +31,7 @@ mod randomness;
 mod resolver;
 mod suites;
 mod summary;
+mod ticket_secret;
 mod tickets;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
@@ -47,4 +48,5 @@ pub use policy::{Policy, Version};
 pub use randomness::{random_seed, warm_up};
 pub use suites::CipherSuite;
 pub use summary::Summary;
-pub use tickets::{TicketKeys, TicketSecret};
+pub use ticket_secret::TicketSecret;
+pub use tickets::TicketKeys;

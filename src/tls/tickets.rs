@@ -19,43 +19,17 @@ use std::sync::Arc;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
 use rustls::server::ProducesTickets;
-use zeroize::Zeroizing;
 
 use super::clients::Clients;
 use super::credentials::Credentials;
 use super::overheard::Overheard;
+use super::ticket_secret::TicketSecret;
 
 /// How long one key seals tickets. A ticket is good for at least this long and at most twice as long.
 const EPOCH_SECONDS: u64 = 6 * 60 * 60;
 /// What clients are told: the longest that a ticket can be good for.
 const LIFETIME_SECONDS: u32 = 12 * 60 * 60;
 const EPOCH_LEN: usize = 8;
-
-/// What ticket keys derive from. Whoever has it can read each session that resumed by its tickets.
-#[derive(Clone)]
-pub struct TicketSecret(Zeroizing<[u8; 32]>);
-
-impl TicketSecret {
-    /// A fresh secret. Panics when the system has no randomness to give.
-    #[must_use]
-    pub fn random() -> Self {
-        let mut bytes = Zeroizing::new([0; 32]);
-        rand::fill(&mut *bytes).expect("the random generator fails");
-        Self(bytes)
-    }
-
-    /// A secret shared with other processes or hosts: 32 bytes of a random generator.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(Zeroizing::new(bytes))
-    }
-}
-
-impl fmt::Debug for TicketSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TicketSecret")
-    }
-}
 
 /// The ticket keys of one listener, for all epochs.
 #[derive(Clone)]
@@ -73,7 +47,7 @@ impl TicketKeys {
     #[must_use]
     pub fn new(secret: &TicketSecret, binding: &[u8]) -> Self {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"ringwall session tickets");
-        Self { secret: salt.extract(&*secret.0), binding: binding.into() }
+        Self { secret: salt.extract(secret.bytes()), binding: binding.into() }
     }
 
     /// Keys for the same listener as long as it authenticates clients in the same way: with other authorities,
@@ -179,7 +153,7 @@ impl fmt::Debug for TicketProducer {
 
 #[cfg(test)]
 mod tests {
-    use super::{TicketKeys, TicketSecret};
+    use super::*;
 
     fn keys(secret: u8, binding: &str) -> TicketKeys {
         TicketKeys::new(&TicketSecret::from_bytes([secret; 32]), binding.as_bytes())
@@ -225,7 +199,7 @@ mod tests {
     #[test]
     fn no_text_about_keys_holds_a_byte_of_them() {
         let secret = TicketSecret::from_bytes([0xab; 32]);
-        assert_eq!(format!("{secret:?}"), "TicketSecret");
+        assert_eq!(format!("{secret:?}"), "TicketSecret { file: None, .. }");
         assert_eq!(format!("{:?}", TicketKeys::new(&secret, b"a")), "TicketKeys");
     }
 }

@@ -8,3 +8,4 @@ mod offers;
 mod policy;
 mod program;
 mod resumption;
+mod tickets;

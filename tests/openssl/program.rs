@@ -6,9 +6,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod, KeyPair,
+    RevokedCertParams, date_time_ymd,
+};
 use tempfile::TempDir;
 
 /// A certificate authority, whose certificate clients trust.
@@ -29,10 +33,36 @@ impl Authority {
 
     /// A certificate for `names` with its key, both in PEM. The subject is the first name.
     pub(crate) fn certify(&self, names: &[&str], key: &KeyPair) -> (String, String) {
+        static NEXT: AtomicU64 = AtomicU64::new(1_000);
+        self.certify_as(names, key, NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// As [`Self::certify`], with this serial number.
+    pub(crate) fn certify_as(&self, names: &[&str], key: &KeyPair, serial: u64) -> (String, String) {
         let mut params = CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, names[0]);
+        params.serial_number = Some(serial.into());
         (params.signed_by(key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A list in PEM that revokes these serial numbers.
+    pub(crate) fn revoke(&self, serials: &[u64]) -> String {
+        let revoked = serials.iter().map(|&serial| RevokedCertParams {
+            serial_number: serial.into(),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 }
 
@@ -122,12 +152,17 @@ impl Program {
 
     /// As [`Self::s_client`], and all that there is to say.
     pub(crate) fn s_client_at_length(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new("openssl");
-        command.current_dir(&self.folder).stdin(Stdio::null());
-        command.args(["s_client", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address]);
-        let output = command.args(arguments).output().expect("the tests need the openssl program");
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+        let fixed = ["s_client", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address];
+        openssl(&self.folder, &[&fixed, arguments].concat())
     }
+}
+
+/// What the openssl program writes when it works in `folder`.
+pub(crate) fn openssl(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("openssl");
+    command.current_dir(folder).stdin(Stdio::null()).args(arguments);
+    let output = command.output().expect("the tests need the openssl program");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
 impl Drop for Program {

@@ -66,7 +66,7 @@ impl Pki {
     fn acceptor(&self, auth: Option<&ClientAuth>) -> Acceptor {
         let identity = Identity::load(&self.folder.path("server.crt"), &self.folder.path("server.key")).unwrap();
         let clients = auth.map(|auth| Clients::load(auth).unwrap());
-        let credentials = Credentials { identities: vec![identity], clients };
+        let credentials = Credentials { identities: vec![identity], clients, ticket_secret: None };
         let tickets = Some(self.tickets.clone());
         Acceptor::new(&credentials, &Options { tickets, unix_time: || NOW.get(), ..Options::default() }).unwrap()
     }

@@ -36,7 +36,8 @@ impl Shop {
     }
 
     fn acceptor(&mut self, strict_sni: bool) -> Acceptor {
-        let credentials = Credentials { identities: std::mem::take(&mut self.identities), clients: None };
+        let credentials =
+            Credentials { identities: std::mem::take(&mut self.identities), clients: None, ticket_secret: None };
         let policy = Policy { strict_sni, ..Policy::default() };
         Acceptor::new(&credentials, &Options { policy, ..Options::default() }).unwrap()
     }
@@ -154,7 +155,7 @@ fn certificates_that_no_client_is_shown_are_warned_about() {
         .add(&["redis.test"], KeyKind::Rsa)
         .add(&["a.test", "cache.test"], KeyKind::Ecdsa);
     let at = shop.folder.path("").display().to_string();
-    let credentials = Credentials { identities: shop.identities, clients: None };
+    let credentials = Credentials { identities: shop.identities, clients: None, ticket_secret: None };
     let texts: Vec<_> = credentials.warnings(1_800_000_000).iter().map(ToString::to_string).collect();
     let shadowed: Vec<_> = texts.iter().filter(|text| text.contains("are shown")).collect();
     assert_eq!(

@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
-use crate::support::{Client, KeyKind, Server, World, shake_hands};
+use crate::support::{Client, Folder, KeyKind, Server, World, shake_hands};
 
 /// Ticket keys of one process for the listener named `binding`.
 pub(crate) fn keys(binding: &str) -> TicketKeys {
@@ -69,6 +69,18 @@ fn a_session_does_not_resume_on_another_listener_or_with_another_secret() {
             assert!(!connect(&world, &options(other), &config).resumed);
         }
     }
+}
+
+#[test]
+fn a_secret_from_a_file_is_the_bytes_that_its_digits_say() {
+    let (world, folder) = (World::new(KeyKind::Ecdsa), Folder::new());
+    let file = folder.write("tickets.secret", "07".repeat(32) + "\n");
+    let secret = TicketSecret::load(&file).unwrap();
+    let config = config(&world, &TLS13);
+    assert!(!connect(&world, &options(keys("a")), &config).resumed);
+    assert!(connect(&world, &options(TicketKeys::new(&secret, b"a")), &config).resumed);
+    let shown = format!("{secret:?}");
+    assert_eq!(shown, format!("TicketSecret {{ file: Some({file:?}), .. }}"));
 }
 
 #[test]
