@@ -138,7 +138,7 @@ impl Bench {
             window = Some((taken, records, requests));
         }
         drop(load);
-        plane.commands.send(Command::Stop);
+        plane.commands.send(Command::Stop).expect("there is room for it");
         plane.ended.blocking_recv().expect("the data plane ends");
 
         let Some((taken, records, requests)) = window else { return };

@@ -15,7 +15,8 @@
 //!   the connection to the server, timers. Nothing on its path is shared with another shard.
 //! - The **dispatcher** is one thread with a ring of its own. It accepts, applies limits, places each client on a shard
 //!   and hands it over. It sees neither ciphertext nor plaintext.
-//! - The **control plane** is the main thread: signals, the log, the service manager. It touches no session.
+//! - The **control plane** is the main thread: signals, the log, the service manager. It touches no session. A thread
+//!   beside it reloads.
 //!
 //! # Code map, bottom up
 //!
@@ -40,7 +41,7 @@
 //! | 4 | [`shard`] | the event loop, the session table: the only place that knows sessions and io |
 //! | 4 | [`dispatcher`] | accept, admission, placement, the pending list, drain |
 //! | 5 | [`config`] | the file, checked; valid by construction |
-//! | 5 | [`control`] | signals, log, service manager |
+//! | 5 | [`control`] | signals, log, service manager, when to reload |
 //! | 5 | [`server`] | starts and ends the threads and ties them together |
 //! | 5 | [`cli`] | the commands |
 //!
@@ -68,6 +69,14 @@
 //! failure of the server stays visible to the client as a cut without close_notify. The slot is free again when the
 //! last operation in flight has come home. One [`CloseRecord`](events::CloseRecord) tells the story to the log.
 //!
+//! # A reload
+//!
+//! A signal or a changed file wakes the reloading thread. It reads all files of all listeners, and when they are good it
+//! makes for each shard an [`Acceptor`](tls::Acceptor) for each listener, with keys parsed anew. One command takes them to
+//! the dispatcher and one order each to the shards, in the same mailbox as the clients: whoever was handed over before is
+//! served with the old set. A shard exchanges its acceptors and sends the old ones back to the reloading thread, which
+//! drops them and tells the control plane. Engines keep what they began with.
+//!
 //! # Invariants
 //!
 //! - Memory lent to the kernel is lent by move, and comes back with the last completion.
@@ -77,6 +86,7 @@
 //! - One enter of the kernel per turn; no allocation, lock or futex in the steady state.
 //! - Pending is what a shard has received and not yet served. It is known right after the read, published on
 //!   transitions only, and never asked for.
+//! - Credentials are immutable and each shard has its own. A reload exchanges all of them or none.
 //! - Nothing a peer sends panics: a peer's fault is a value that ends in a
 //!   [`CloseReason`](session::close::CloseReason).
 //!

@@ -4,6 +4,9 @@
 //! its own ring, keys and randomness on its own core; when all are ready the dispatcher begins to accept. End: the
 //! dispatcher stops first, the shards drain, the control plane sees the last one out.
 
+mod listener_tls;
+mod reload;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,8 +20,11 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::config::{self, Coalesce, Config};
-use crate::control::{self, Ending, Logging, Notifier, Orders, Plane};
+pub use self::reload::Reloader;
+
+use self::listener_tls::ListenerTls;
+use crate::config::{self, Coalesce, Config, TlsFiles};
+use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
@@ -29,7 +35,7 @@ use crate::metrics::Tally;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
-use crate::tls::{self, Acceptor, Credentials, SetupError, TicketKeys, TicketSecret};
+use crate::tls::{self, Credentials, SetupError, TicketSecret};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -40,7 +46,7 @@ const PENDING_HINTS: usize = 1024;
 /// Events that may wait for the control plane, per thread.
 const EVENTS: usize = 8192;
 
-/// The control plane gives two commands at most.
+/// At most one renewal at a time, a drain, a stop and the end.
 const COMMANDS: usize = 4;
 
 /// The dispatcher's ring: it accepts, rings and hears one byte per command. It sends and receives nothing else.
@@ -138,9 +144,12 @@ pub fn run(
     let data_plane = DataPlane::start(config, credentials)?;
     let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
     let orders = Orders {
-        drain: Box::new(move |timeout| drain.send(Command::Drain { timeout })),
-        stop: Box::new(move || stop.send(Command::Stop)),
+        // A dispatcher that takes no more commands is about to end.
+        drain: Box::new(move |timeout| drop(drain.send(Command::Drain { timeout }))),
+        stop: Box::new(move || drop(stop.send(Command::Stop))),
     };
+    let mut reloader = data_plane.reloader;
+    let reload = Reload { files: TlsFiles::of(config), run: Box::new(move |cause| reloader.reload(cause)) };
     let plane = Plane {
         config,
         logging,
@@ -150,6 +159,7 @@ pub fn run(
         doorbell: data_plane.doorbell,
         wake: data_plane.wake,
         orders,
+        reload,
         ended: data_plane.ended,
     };
     Ok(control::run(plane)?)
@@ -168,6 +178,8 @@ pub struct DataPlane {
     pub wake: OwnedFd,
     /// The way to the dispatcher.
     pub commands: Commands,
+    /// What has other credentials used.
+    pub reloader: Reloader,
     /// Sent once all threads have ended, or one has failed.
     pub ended: oneshot::Receiver<Ending>,
 }
@@ -178,13 +190,16 @@ pub struct Commands(Arc<(Mutex<Sender<Command>>, UnixStream)>);
 
 impl Commands {
     /// Gives the dispatcher a command and wakes it.
-    pub fn send(&self, command: Command) {
+    ///
+    /// # Errors
+    /// Gives the command back when there is no room for it.
+    pub fn send(&self, command: Command) -> Result<(), Command> {
         let (sender, mut wake) = (&self.0.0, &self.0.1);
         let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
-        if sender.send(command).is_ok() {
-            // One byte into a socket that holds thousands: it fails only when the dispatcher is gone.
-            let _ = wake.write(&[1]);
-        }
+        sender.send(command)?;
+        // One byte into a socket that holds thousands: it fails only when the dispatcher is gone.
+        let _ = wake.write(&[1]);
+        Ok(())
     }
 }
 
@@ -195,7 +210,8 @@ impl DataPlane {
     /// Why nothing was started.
     pub fn start(config: &Config, credentials: Vec<Credentials>) -> Result<Self, StartError> {
         probe().map_err(StartError::Unavailable)?;
-        let blueprint = Arc::new(Blueprint::of(config, credentials));
+        let secret = TicketSecret::random();
+        let blueprint = Arc::new(Blueprint::of(config, credentials, &secret));
         let sockets = bind(config, &blueprint.socket)?;
         let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
         let listening =
@@ -236,7 +252,8 @@ impl DataPlane {
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, end_sender)?;
         let commands = Commands(Arc::new((Mutex::new(commands), far)));
         let ended = supervise(shards, ends, commands.clone())?;
-        Ok(Self { listening, events: receivers, doorbell, wake, commands, ended })
+        let reloader = Reloader::new(config, secret, commands.clone());
+        Ok(Self { listening, events: receivers, doorbell, wake, commands, reloader, ended })
     }
 }
 
@@ -270,21 +287,16 @@ struct Blueprint {
 
 #[derive(Debug)]
 struct ListenerPlan {
-    name: Box<str>,
-    credentials: Credentials,
-    tls: tls::Options,
+    tls: ListenerTls,
     backend: u16,
 }
 
 impl Blueprint {
     /// `credentials` are the listeners', in their order.
-    fn of(config: &Config, credentials: Vec<Credentials>) -> Self {
-        let secret = TicketSecret::random();
+    fn of(config: &Config, credentials: Vec<Credentials>, secret: &TicketSecret) -> Self {
         let listeners = config.listeners.iter().zip(credentials).map(|(listener, credentials)| {
-            let secret = credentials.ticket_secret.as_ref().unwrap_or(&secret);
-            let tickets = Some(TicketKeys::new(secret, listener.name.as_bytes()));
-            let tls = tls::Options { policy: listener.tls.policy.clone(), tickets, ..tls::Options::default() };
-            ListenerPlan { name: listener.name.clone(), credentials, tls, backend: index(listener.backend) }
+            let tls = ListenerTls::new(&listener.name, &listener.tls, credentials, secret);
+            ListenerPlan { tls, backend: index(listener.backend) }
         });
         let listeners = listeners.collect();
         let limits = &config.limits;
@@ -424,9 +436,7 @@ fn shard_parts(blueprint: &Blueprint) -> Result<(Uring, Vec<shard::Listener>), S
     tls::warm_up();
     let session = Rc::new(blueprint.session.clone());
     let listeners = blueprint.listeners.iter().map(|plan| {
-        let acceptor = Acceptor::new(&plan.credentials, &plan.tls)
-            .map_err(|error| StartError::Tls { listener: plan.name.clone(), error })?;
-        Ok(shard::Listener { acceptor, backend: plan.backend, session: Rc::clone(&session) })
+        Ok(shard::Listener { acceptor: plan.tls.acceptor()?, backend: plan.backend, session: Rc::clone(&session) })
     });
     let listeners = listeners.collect::<Result<Vec<_>, StartError>>()?;
     let driver = Uring::new(&shard_ring(blueprint.slots)).map_err(StartError::Unavailable)?;
@@ -503,7 +513,8 @@ fn supervise(
                     ending.tally += report.tally;
                     running -= 1;
                     if running == 0 {
-                        commands.send(Command::End);
+                        // Room for it is kept.
+                        let _ = commands.send(Command::End);
                     }
                 }
                 End::Dispatcher(Ok(tally)) => {

@@ -5,13 +5,15 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ringwall::config::{Config, Machine};
-use ringwall::control::{Ending, LogFilter, Logging, Notifier, Orders, Plane, Signal, run_obeying};
+use ringwall::config::{Config, Machine, TlsFiles};
+use ringwall::control::{
+    Cause, Ending, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Signal, run_obeying,
+};
 use ringwall::events::{CloseRecord, Event, EventSender, events};
 use ringwall::io::{Errno, Fd};
 use ringwall::mailbox::Doorbell;
@@ -66,6 +68,12 @@ struct World {
     orders: Receiver<Order>,
     lines: Receiver<String>,
     manager: UnixDatagram,
+    /// A folder for files that are watched: `a.crt` in it is.
+    folder: tempfile::TempDir,
+    /// Why reloads were done.
+    causes: Receiver<Cause>,
+    /// What they come to.
+    reloads: Sender<Result<Reloaded, String>>,
     thread: JoinHandle<io::Result<Ending>>,
 }
 
@@ -96,6 +104,9 @@ impl World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let manager = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
         let notifier = Notifier::to(folder.path().join("notify").into()).expect("the manager listens");
+        let files = TlsFiles { files: vec![folder.path().join("a.crt")], folders: vec![] };
+        let (causes_there, causes) = channel();
+        let (reloads, reloads_there) = channel();
 
         let thread = thread::spawn(move || {
             let filter = filter.map(|filter| LogFilter::parse(filter).expect("a filter"));
@@ -114,12 +125,31 @@ impl World {
                         drain: Box::new(move |deadline| orders_there.send(Order::Drain(deadline)).expect("a test")),
                         stop: Box::new(move || stop.send(Order::Stop).expect("a test")),
                     },
+                    reload: Reload {
+                        files,
+                        run: Box::new(move |cause| {
+                            causes_there.send(cause).expect("a test");
+                            reloads_there.recv().expect("a test")
+                        }),
+                    },
                     ended: ended_there,
                 },
                 signals_there,
             )
         });
-        Self { events: sender, wake: wake_here, signals, ended: Some(ended), orders, lines, manager, thread }
+        Self {
+            events: sender,
+            wake: wake_here,
+            signals,
+            ended: Some(ended),
+            orders,
+            lines,
+            manager,
+            folder,
+            causes,
+            reloads,
+            thread,
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -153,7 +183,7 @@ impl World {
         let mut lines: Vec<String> = lines.collect();
         // What was counted is the line before the last one in every log.
         let totals = lines.remove(lines.len() - 2);
-        assert!(totals.starts_with("INFO totals sessions="), "{totals}");
+        assert!(totals.starts_with("INFO totals sessions=") && totals.contains(" reloads="), "{totals}");
         (ending, lines)
     }
 }
@@ -387,15 +417,146 @@ fn the_second_signal_stops_at_once() {
 }
 
 #[test]
-fn sigterm_and_sigint_are_the_signals() {
+fn sighup_sigterm_and_sigint_are_the_signals() {
     let world = World::with_plane_run_by(|plane, _| ringwall::control::run(plane), "", None, 8);
     // Written once the signals are received: before that they would end the test.
     world.line();
+    kill_process(getpid(), rustix::process::Signal::HUP).unwrap();
+    assert_eq!(world.causes.recv().unwrap(), Cause::Signal);
+    world.reloads.send(Ok(Reloaded::default())).unwrap();
     kill_process(getpid(), rustix::process::Signal::TERM).unwrap();
     assert_eq!(world.orders.recv().unwrap(), Order::Drain(Duration::ZERO));
     kill_process(getpid(), rustix::process::Signal::INT).unwrap();
     assert_eq!(world.orders.recv().unwrap(), Order::Stop);
     world.end(Ending::default());
+}
+
+#[test]
+fn a_signal_reloads_and_log_and_service_manager_are_told_how_it_went() {
+    let world = World::new("", None, 8);
+    world.line();
+    world.told_manager();
+    let reloading = |world: &World| {
+        world.signals.blocking_send(Signal::Reload).expect("it listens");
+        assert_eq!(world.causes.recv().unwrap(), Cause::Signal);
+        let told = world.told_manager();
+        let time = told
+            .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+            .and_then(|rest| rest.strip_suffix("\nSTATUS=reloading\n"));
+        assert!(time.is_some_and(|time| time.parse::<u64>().is_ok()), "{told}");
+    };
+    reloading(&world);
+    let files = TlsFiles { files: vec![PathBuf::from("a.crt"), PathBuf::from("a.key")], folders: vec![] };
+    let (warnings, not_taken) = (vec!["f.toml:4: odd".to_owned()], vec!["limits.x".to_owned(), "log.y".to_owned()]);
+    world.reloads.send(Ok(Reloaded { files, warnings, not_taken })).unwrap();
+    assert_eq!(world.line(), "WARN f.toml:4: odd");
+    assert_eq!(world.line(), "WARN keys have changed that no reload takes: they take a restart keys=limits.x, log.y");
+    assert_eq!(world.line(), "INFO reloaded cause=SIGHUP files=2 folders=0 reloads=1");
+    assert_eq!(world.told_manager(), "READY=1\nSTATUS=serving, listeners: 1, shards: 2; reloaded\n");
+
+    reloading(&world);
+    world.reloads.send(Err("f.toml:4: no key".to_owned())).unwrap();
+    assert_eq!(
+        world.line(),
+        "ERROR reload failed: what was in use stays cause=SIGHUP error=f.toml:4: no key reloads_failed=1"
+    );
+    assert_eq!(
+        world.told_manager(),
+        "READY=1\nSTATUS=serving, listeners: 1, shards: 2, as before: reload failed: f.toml:4: no key\n"
+    );
+}
+
+#[test]
+fn a_drain_is_not_taken_back_by_a_reload() {
+    let world = World::new("", None, 8);
+    world.line();
+    world.told_manager();
+    world.signals.blocking_send(Signal::Reload).expect("it listens");
+    world.causes.recv().unwrap();
+    world.told_manager();
+    world.signal();
+    assert_eq!(world.told_manager(), "STOPPING=1\nSTATUS=draining, at most 0s\n");
+    world.line();
+    world.reloads.send(Ok(Reloaded::default())).unwrap();
+    assert_eq!(world.line(), "INFO reloaded cause=SIGHUP files=0 folders=0 reloads=1");
+    world.signals.blocking_send(Signal::Reload).expect("it listens");
+    assert_eq!(world.line(), "INFO not reloading while sessions end");
+    world.manager.set_nonblocking(true).unwrap();
+    assert!(world.manager.recv(&mut [0; 256]).is_err(), "told that it is ready while it ends");
+}
+
+#[test]
+fn each_way_to_exchange_a_file_is_seen() {
+    let world = World::new("", None, 8);
+    world.line();
+    let path = |name: &str| world.folder.path().join(name);
+    let files = TlsFiles { files: vec![path("a.crt")], folders: vec![path("certs")] };
+    let expect = |how: &str| {
+        assert_eq!(world.causes.recv().unwrap(), Cause::Files, "{how}");
+        world.reloads.send(Ok(Reloaded { files: files.clone(), ..Reloaded::default() })).unwrap();
+        let line = world.line();
+        assert!(line.starts_with("INFO reloaded cause=files changed files=1 folders=1 reloads="), "{how}: {line}");
+        assert!(world.told_manager().starts_with("RELOADING=1\n") && world.told_manager().starts_with("READY=1\n"));
+    };
+    // The folder `certs` is watched from the first reload on.
+    world.signals.blocking_send(Signal::Reload).expect("it listens");
+    world.causes.recv().unwrap();
+    world.reloads.send(Ok(Reloaded { files: files.clone(), ..Reloaded::default() })).unwrap();
+    world.line();
+    let told = [world.told_manager(), world.told_manager(), world.told_manager()];
+    assert!(told[2].starts_with("READY=1\n"), "{told:?}");
+    let write = |name: &str| std::fs::write(path(name), "x").unwrap();
+    write("a.crt");
+    expect("written for the first time");
+    write("a.crt");
+    expect("written over");
+    write("new.crt");
+    std::fs::rename(path("new.crt"), path("a.crt")).unwrap();
+    expect("renamed over");
+    std::fs::remove_file(path("a.crt")).unwrap();
+    expect("removed");
+    std::fs::create_dir(path("..1")).unwrap();
+    write("..1/a.crt");
+    std::os::unix::fs::symlink("..1", path("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/a.crt", path("a.crt")).unwrap();
+    expect("a link to it made");
+    std::fs::create_dir(path("..2")).unwrap();
+    write("..2/a.crt");
+    std::os::unix::fs::symlink("..2", path("..new")).unwrap();
+    std::fs::rename(path("..new"), path("..data")).unwrap();
+    expect("a link on the way exchanged");
+    write("..2/a.crt");
+    expect("written over at the end of the new link");
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(path("..2/a.crt"), readable).unwrap();
+    expect("made readable");
+    std::fs::create_dir(path("certs")).unwrap();
+    expect("a folder made");
+    write("certs/any");
+    expect("any file in it written");
+    std::fs::rename(path("certs"), path("old")).unwrap();
+    std::fs::create_dir(path("certs")).unwrap();
+    expect("the folder exchanged");
+    write("certs/any");
+    expect("any file in the new one written");
+}
+
+#[test]
+fn files_nearby_and_files_that_are_only_read_are_no_reason_to_reload() {
+    let world = World::new("", None, 8);
+    world.line();
+    world.told_manager();
+    let path = |name: &str| world.folder.path().join(name);
+    std::fs::write(path("b.crt"), "x").unwrap();
+    std::fs::create_dir(path("certs")).unwrap();
+    let _ = std::fs::read(path("a.crt"));
+    world.signals.blocking_send(Signal::Reload).expect("it listens");
+    // Events come in their order: had one of those above counted, its reload would be due.
+    assert_eq!(world.causes.recv().unwrap(), Cause::Signal);
+    world.reloads.send(Ok(Reloaded::default())).unwrap();
+    world.line();
+    let (_, lines) = world.end(Ending::default());
+    assert_eq!(lines, ["INFO ended sessions_cut_off=0"]);
 }
 
 #[test]

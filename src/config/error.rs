@@ -4,6 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::files;
+
+/// The largest file in bytes: a thousand listeners and backends with all their keys have less.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Why a configuration was refused. Its display is one line, complete for whoever has to mend the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -46,6 +51,13 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Reads `file`.
+    pub(super) fn read(file: &Path) -> Result<Self, ConfigError> {
+        let contents = files::read(file, FILE_BYTES_MAX)
+            .map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
+        Self::new(file, &contents.bytes)
+    }
+
     /// Takes the bytes of `file`, which must be UTF-8.
     pub(super) fn new(file: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
         match std::str::from_utf8(bytes) {

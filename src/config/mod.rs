@@ -9,6 +9,7 @@
 mod address;
 mod backend;
 mod cert_dir;
+mod changes;
 mod client_auth;
 mod duration;
 mod error;
@@ -17,12 +18,14 @@ mod listener;
 mod machine;
 mod policy;
 mod raw;
+mod reload;
 mod runtime;
 mod section;
 mod size;
 mod tls;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use toml::Spanned;
 
@@ -31,6 +34,7 @@ pub use self::error::ConfigError;
 pub use self::limits::Limits;
 pub use self::listener::Listener;
 pub use self::machine::{Machine, raise_open_files};
+pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
 pub use self::tls::{Pair, Tls};
 
@@ -40,14 +44,10 @@ pub use self::size::show as show_size;
 use self::error::Source;
 use self::raw::RawConfig;
 use self::section::{Section, is_word};
-use crate::files;
 use crate::tls::Credentials;
 
 /// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
 const ENTRIES_MAX: usize = 1_024;
-
-/// The largest file in bytes: a thousand listeners and backends with all their keys have less.
-const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Everything that `ringwall run` needs to know.
 #[derive(Clone, Debug)]
@@ -66,6 +66,8 @@ pub struct Config {
     pub log: Log,
     /// What is allowed and probably not meant, each one line that names file and line.
     pub warnings: Vec<String>,
+    /// What it was read from.
+    source: Arc<Source>,
 }
 
 /// How long small writes are gathered into one record and one send.
@@ -121,9 +123,7 @@ impl Config {
     ///
     /// The first thing wrong in the file, or that it or a file it names cannot be used.
     pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Vec<Credentials>), ConfigError> {
-        let contents = files::read(file, FILE_BYTES_MAX)
-            .map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
-        let source = Source::new(file, &contents.bytes)?;
+        let source = Arc::new(Source::read(file)?);
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
         let mut credentials = Vec::new();
@@ -140,7 +140,7 @@ impl Config {
     ///
     /// The first thing wrong in the text.
     pub fn parse(text: &[u8], file: &Path, machine: &Machine) -> Result<Self, ConfigError> {
-        let source = Source::new(file, text)?;
+        let source = Arc::new(Source::new(file, text)?);
         let raw = raw::parse(&source)?;
         resolve(&source, &raw, machine)
     }
@@ -153,7 +153,7 @@ impl Config {
 }
 
 /// Makes a configuration of what is written.
-fn resolve(source: &Source, raw: &RawConfig, machine: &Machine) -> Result<Config, ConfigError> {
+fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<Config, ConfigError> {
     let mut warnings = Vec::new();
     let runtime = Runtime::read(source, &raw.runtime, machine)?;
     let threads = runtime.cores.len();
@@ -176,6 +176,7 @@ fn resolve(source: &Source, raw: &RawConfig, machine: &Machine) -> Result<Config
         coalesce: Coalesce::read(source, raw)?,
         log: Log::read(source, raw)?,
         warnings,
+        source: Arc::clone(source),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The control plane: one ordinary thread beside the data plane.
 //!
-//! It obeys signals, tells the service manager, and writes the log of what the data plane tells it. It orders the
-//! drain and the stop, and sees the data plane end. It never touches a session, and nothing here runs on a shard.
+//! It obeys signals, tells the service manager, and writes the log of what the data plane tells it. It orders reloads,
+//! the drain and the stop, and sees the data plane end. It never touches a session, and nothing here runs on a shard.
 //!
 //! Invariants: it never waits for whoever reads the log, so a signal is always obeyed; and it ends, whatever the data
 //! plane does: an order that is not carried out in time is a failure.
@@ -12,8 +12,11 @@ mod inbox;
 mod log_queue;
 mod logging;
 mod notify;
+mod places;
+mod reload;
 mod report;
 mod signals;
+mod watch;
 
 use std::fmt;
 use std::io;
@@ -28,12 +31,15 @@ use tracing::{error, info, warn};
 
 pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
+pub use self::reload::{Cause, Reload, Reloaded};
 pub use self::signals::Signal;
 
 use self::inbox::Inbox;
+use self::reload::{Progress, ReloadCounts, Reloads};
 use crate::config::{Config, show_duration, show_size};
 use crate::events::EventReceiver;
 use crate::files;
+use crate::io::sys;
 use crate::mailbox::Doorbell;
 use crate::metrics::Tally;
 
@@ -60,6 +66,8 @@ pub struct Plane<'a> {
     pub wake: OwnedFd,
     /// What the data plane obeys.
     pub orders: Orders,
+    /// How to have the data plane use what has changed in files.
+    pub reload: Reload,
     /// Sent once all threads of the data plane have ended.
     pub ended: oneshot::Receiver<Ending>,
 }
@@ -110,17 +118,19 @@ pub fn run_obeying(plane: Plane<'_>, signals: mpsc::Receiver<Signal>) -> io::Res
 fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Receiver<Signal>>) -> io::Result<Ending> {
     let ended = std::mem::replace(&mut plane.ended, oneshot::channel().1);
     let channels = std::mem::take(&mut plane.events);
+    let reload = std::mem::replace(&mut plane.reload, Reload::idle());
     let supervised = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         runtime.block_on(async {
             let signals = signals()?;
             let inbox = Inbox::new(channels, plane.doorbell.clone(), plane.wake.try_clone()?)?;
+            let reloads = Reloads::start(reload)?;
             plane.log_start();
-            Supervisor { plane: &plane, inbox, phase: Phase::Serving, dropped: 0 }.run(signals, ended).await
+            Supervisor { plane: &plane, inbox, reloads, phase: Phase::Serving, dropped: 0 }.run(signals, ended).await
         })
     });
     match supervised {
-        Ok(ending) => {
-            plane.log_end(&ending);
+        Ok((ending, reloads)) => {
+            plane.log_end(&ending, reloads);
             Ok(ending)
         }
         Err(error) => {
@@ -141,6 +151,7 @@ enum Phase {
 struct Supervisor<'p, 'a> {
     plane: &'p Plane<'a>,
     inbox: Inbox,
+    reloads: Reloads,
     phase: Phase,
     /// Log records dropped and not yet told.
     dropped: u64,
@@ -151,7 +162,7 @@ impl Supervisor<'_, '_> {
         mut self,
         mut signals: mpsc::Receiver<Signal>,
         mut ended: oneshot::Receiver<Ending>,
-    ) -> io::Result<Ending> {
+    ) -> io::Result<(Ending, ReloadCounts)> {
         let overdue = sleep(Duration::MAX);
         tokio::pin!(overdue);
         let ending = loop {
@@ -159,8 +170,9 @@ impl Supervisor<'_, '_> {
                 // Signals first: they are obeyed however much there is to log.
                 biased;
                 Some(signal) = signals.recv() => {
-                    let due = self.obey(signal);
-                    Sleep::reset(overdue.as_mut(), Instant::now() + due);
+                    if let Some(due) = self.obey(signal) {
+                        Sleep::reset(overdue.as_mut(), Instant::now() + due);
+                    }
                 }
                 ending = &mut ended => break ending.unwrap_or_else(|_| Ending {
                     failure: Some("the data plane ended without saying why".to_owned()),
@@ -170,6 +182,7 @@ impl Supervisor<'_, '_> {
                     failure: Some("the data plane has not ended in time".to_owned()),
                     ..Ending::default()
                 },
+                Some(progress) = self.reloads.progress() => self.tell_reload(progress),
                 ready = self.inbox.ready() => {
                     ready?;
                     self.log_batch();
@@ -180,13 +193,21 @@ impl Supervisor<'_, '_> {
         };
         while self.log_batch() > 0 {}
         self.log_dropped();
-        Ok(ending)
+        Ok((ending, self.reloads.counts))
     }
 
-    /// Passes an order on; returns how long the data plane has to carry it out.
-    fn obey(&mut self, signal: Signal) -> Duration {
+    /// Passes an order on; returns how long the data plane has to end, when that was the order.
+    fn obey(&mut self, signal: Signal) -> Option<Duration> {
         let Plane { config, orders, notifier, .. } = self.plane;
         match (signal, self.phase) {
+            (Signal::Reload, Phase::Serving) => {
+                self.reloads.request();
+                None
+            }
+            (Signal::Reload, Phase::Draining | Phase::Stopping) => {
+                info!(target: "ringwall::control", "not reloading while sessions end");
+                None
+            }
             (Signal::Stop, Phase::Serving) => {
                 self.phase = Phase::Draining;
                 let deadline = config.limits.shutdown_timeout;
@@ -194,13 +215,34 @@ impl Supervisor<'_, '_> {
                 info!(target: "ringwall::control", deadline = %shown, "draining; a second signal ends at once");
                 notifier.stopping(&format!("draining, at most {shown}"));
                 (orders.drain)(deadline);
-                deadline + DRAIN_GRACE
+                Some(deadline + DRAIN_GRACE)
             }
             (Signal::Stop, Phase::Draining | Phase::Stopping) => {
                 self.phase = Phase::Stopping;
                 info!(target: "ringwall::control", "stopping at once");
                 (orders.stop)();
-                STOP_GRACE
+                Some(STOP_GRACE)
+            }
+        }
+    }
+
+    /// Says how a reload goes. A drain is the last that the service manager wants to hear of.
+    fn tell_reload(&mut self, progress: Progress) {
+        let serving = self.phase == Phase::Serving;
+        let notifier = &self.plane.notifier;
+        match progress {
+            Progress::Started if serving => notifier.reloading(sys::now()),
+            Progress::Started => {}
+            Progress::Unwatched(place) => report::log_unwatched(&place),
+            Progress::Finished(cause, result) => {
+                report::log_reload(cause, &result, self.reloads.counts);
+                if serving {
+                    let status = self.plane.status();
+                    notifier.ready(&match result {
+                        Ok(_) => format!("{status}; reloaded"),
+                        Err(error) => format!("{status}, as before: reload failed: {error}"),
+                    });
+                }
             }
         }
     }
@@ -246,12 +288,18 @@ impl Plane<'_> {
             shard_memory = %show_size(limits.shard_memory),
             "started"
         );
-        self.notifier.ready(&format!("serving, listeners: {}, shards: {}", shown.len(), runtime.cores.len()));
+        self.notifier.ready(&self.status());
+    }
+
+    /// For the service manager: what this is.
+    fn status(&self) -> String {
+        let Config { listeners, runtime, .. } = self.config;
+        format!("serving, listeners: {}, shards: {}", listeners.len(), runtime.cores.len())
     }
 
     /// Says how it ended.
-    fn log_end(&self, ending: &Ending) {
-        report::log_totals(&ending.tally);
+    fn log_end(&self, ending: &Ending, reloads: ReloadCounts) {
+        report::log_totals(&ending.tally, reloads);
         let sessions_cut_off = ending.sessions_cut_off;
         match &ending.failure {
             None => info!(target: "ringwall::control", sessions_cut_off, "ended"),

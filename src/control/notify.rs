@@ -6,6 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use crate::time::Time;
+
 /// The environment variable by which a service manager says where it listens.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 
@@ -47,6 +49,12 @@ impl Notifier {
         self.tell(&format!("READY=1\nSTATUS={status}\n"));
     }
 
+    /// What was read from files is being replaced; [`Notifier::ready`] says that this is over. `now` is a time after
+    /// the order for it, by which the manager knows for which order this is.
+    pub(super) fn reloading(&self, now: Time) {
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=reloading\n", now.as_nanos() / 1_000));
+    }
+
     /// The program is on its way to its end.
     pub(super) fn stopping(&self, status: &str) {
         self.tell(&format!("STOPPING=1\nSTATUS={status}\n"));
@@ -79,6 +87,8 @@ mod tests {
         let notifier = Notifier::to(path.into()).unwrap();
         notifier.ready("serving");
         assert_eq!(received(&manager), "READY=1\nSTATUS=serving\n");
+        notifier.reloading(Time::from_nanos(1_234_567_890));
+        assert_eq!(received(&manager), "RELOADING=1\nMONOTONIC_USEC=1234567\nSTATUS=reloading\n");
         notifier.stopping("draining");
         assert_eq!(received(&manager), "STOPPING=1\nSTATUS=draining\n");
     }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tracing::field::display;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
+use super::reload::{Cause, ReloadCounts, Reloaded};
 use crate::config::{Backend, Config, Listener, Server};
 use crate::events::{CloseRecord, Event};
 use crate::metrics::Tally;
@@ -127,8 +128,46 @@ fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Says what the shards and the dispatcher have counted, together.
-pub(super) fn log_totals(tally: &Tally) {
+/// Says how a reload ended.
+pub(super) fn log_reload(cause: Cause, result: &Result<Reloaded, String>, counts: ReloadCounts) {
+    match result {
+        Ok(reloaded) => {
+            for warning in &reloaded.warnings {
+                warn!(target: "ringwall::config", "{warning}");
+            }
+            if !reloaded.not_taken.is_empty() {
+                warn!(
+                    target: "ringwall::config",
+                    keys = %reloaded.not_taken.join(", "),
+                    "keys have changed that no reload takes: they take a restart"
+                );
+            }
+            info!(
+                target: "ringwall::control",
+                %cause,
+                files = reloaded.files.files.len(),
+                folders = reloaded.files.folders.len(),
+                reloads = counts.done,
+                "reloaded"
+            );
+        }
+        Err(error) => error!(
+            target: "ringwall::control",
+            %cause,
+            %error,
+            reloads_failed = counts.failed,
+            "reload failed: what was in use stays"
+        ),
+    }
+}
+
+/// Says that changes of files will go unseen.
+pub(super) fn log_unwatched(place: &str) {
+    warn!(target: "ringwall::control", %place, "cannot watch for changes of files: send SIGHUP after a change");
+}
+
+/// Says what the shards and the dispatcher have counted, together, and how reloads went.
+pub(super) fn log_totals(tally: &Tally, reloads: ReloadCounts) {
     info!(
         target: "ringwall::control",
         sessions = tally.sessions,
@@ -152,6 +191,8 @@ pub(super) fn log_totals(tally: &Tally) {
         backpressure_pauses = tally.backpressure_pauses,
         pending_transitions = tally.pending_transitions,
         completion_overflows = tally.completion_overflows,
+        reloads = reloads.done,
+        reloads_failed = reloads.failed,
         "totals"
     );
 }

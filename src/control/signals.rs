@@ -10,12 +10,14 @@ use tokio::sync::mpsc::{Receiver, channel};
 pub enum Signal {
     /// End: after a drain the first time, at once the second time.
     Stop,
+    /// Read certificates and what belongs to them again.
+    Reload,
 }
 
 /// Signals that wait to be obeyed at most; one more says nothing new.
 const SIGNALS_MAX: usize = 8;
 
-/// Receives SIGTERM and SIGINT from now on. Must be called within the runtime.
+/// Receives SIGTERM, SIGINT and SIGHUP from now on. Must be called within the runtime.
 ///
 /// # Errors
 ///
@@ -24,13 +26,15 @@ pub(super) fn of_this_process() -> io::Result<Receiver<Signal>> {
     let (sender, receiver) = channel(SIGNALS_MAX);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
-            let came = tokio::select! {
-                came = terminate.recv() => came,
-                came = interrupt.recv() => came,
+            let (came, signal) = tokio::select! {
+                came = terminate.recv() => (came, Signal::Stop),
+                came = interrupt.recv() => (came, Signal::Stop),
+                came = hangup.recv() => (came, Signal::Reload),
             };
-            if came.is_none() || sender.send(Signal::Stop).await.is_err() {
+            if came.is_none() || sender.send(signal).await.is_err() {
                 return;
             }
         }

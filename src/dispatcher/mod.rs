@@ -32,7 +32,7 @@ use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, RingHandle, To
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
 use crate::metrics::Tally;
-use crate::shard::{Handoff, Order};
+use crate::shard::{Handoff, Order, Renewal};
 use crate::time::Time;
 
 /// How long accepting pauses when the system has no file descriptor or memory to give.
@@ -54,8 +54,10 @@ const WAKE_TOKEN: Token = Token(u64::MAX);
 const NO_ONE: Token = Token(u64::MAX - 1);
 
 /// What the control plane tells the dispatcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Command {
+    /// Pass these on to the shards, one to each in their order.
+    Renew(Vec<Box<Renewal>>),
     /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
     Drain {
         /// How long sessions that are owed something may go on.
@@ -437,6 +439,12 @@ impl<D: Driver> Dispatcher<D> {
 
     fn handle_command(&mut self, command: Command) {
         match command {
+            Command::Renew(renewals) => {
+                for (shard, renewal) in self.shards.iter_mut().zip(renewals) {
+                    shard.unsent.push_back(Order::Renew(renewal));
+                }
+                self.send_unsent();
+            }
             Command::Drain { timeout } if self.phase == Phase::Accepting => {
                 self.phase = Phase::Stopping { cut_off_at: self.now + timeout };
                 self.pause_accepting();

@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use backends::Backend;
-pub use orders::{Handoff, Order};
+pub use orders::{Handoff, Order, Renewal};
 
 use crate::events::Event;
 use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};

@@ -1,6 +1,8 @@
 //! What the dispatcher tells a shard, and what the shard does about it.
 
+use std::mem;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::Shard;
@@ -12,15 +14,18 @@ use crate::events::Event;
 use crate::io::{Driver, Fd};
 use crate::session::close::CloseReason;
 use crate::session::{Refusal, Session, Turn};
+use crate::tls::Acceptor;
 
 /// Hand-offs taken in one turn.
 const HANDOFFS_PER_TURN_MAX: usize = 64;
 
 /// What the dispatcher tells a shard.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Order {
     /// Serve this client.
     Serve(Handoff),
+    /// Speak TLS in this way with the clients that follow.
+    Renew(Box<Renewal>),
     /// A session has been pending for this long: report it if it is blocked both ways.
     Inspect {
         /// The session's slot.
@@ -53,12 +58,22 @@ pub struct Handoff {
     pub counter: u16,
 }
 
+/// What a shard's listeners speak TLS with from the next client on. Sessions that are there keep what they began with.
+#[derive(Debug)]
+pub struct Renewal {
+    /// One for each listener, in their order.
+    pub acceptors: Vec<Acceptor>,
+    /// Where the replaced ones go: to whoever waits for the change and has the time to drop them.
+    pub replaced: mpsc::Sender<Vec<Acceptor>>,
+}
+
 impl<D: Driver> Shard<D> {
     pub(super) fn take_orders(&mut self) {
         for _ in 0..HANDOFFS_PER_TURN_MAX {
             let Some(order) = self.links.mailbox.receive() else { break };
             match order {
                 Order::Serve(handoff) => self.serve(handoff),
+                Order::Renew(renewal) => self.renew(*renewal),
                 Order::Inspect { slot, pending } => self.inspect(slot, pending),
                 Order::Drain { quiet } => self.begin_drain(quiet),
                 Order::CutOff => self.cut_off(),
@@ -107,6 +122,15 @@ impl<D: Driver> Shard<D> {
             self.begin_drain_of(id, quiet);
         }
         self.touch(id);
+    }
+
+    fn renew(&mut self, renewal: Renewal) {
+        let Renewal { mut acceptors, replaced } = renewal;
+        for (listener, acceptor) in self.listeners.iter_mut().zip(&mut acceptors) {
+            mem::swap(&mut listener.acceptor, acceptor);
+        }
+        // Whoever asked for the change may have ended.
+        let _ = replaced.send(acceptors);
     }
 
     fn inspect(&mut self, slot: u32, pending: Duration) {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// A CA, a certificate for localhost signed by it, and room for a test's other files.
 pub(crate) struct Certificates {
     folder: TempDir,
-    ca: CertificateDer<'static>,
+    ca: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Certificates {
@@ -26,16 +26,25 @@ impl Certificates {
 
     /// With the key of this PEM file's text.
     pub(crate) fn with_key(key: &KeyPair) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let issuer = issuer();
+        let made = Self { folder: tempfile::tempdir().unwrap(), ca: issuer() };
+        fs::write(made.ca_file(), made.ca.pem()).unwrap();
+        made.write_server(key);
+        made
+    }
+
+    /// Replaces the server's certificate and key; gives the new certificate.
+    pub(crate) fn replace_server(&self) -> CertificateDer<'static> {
+        self.write_server(&KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap())
+    }
+
+    fn write_server(&self, key: &KeyPair) -> CertificateDer<'static> {
         let mut server = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         server.distinguished_name.push(DnType::CommonName, "localhost");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let certificate = server.signed_by(key, &issuer).unwrap();
-        fs::write(folder.path().join("ca.crt"), issuer.pem()).unwrap();
-        fs::write(folder.path().join("server.crt"), certificate.pem()).unwrap();
-        write_private(&folder.path().join("server.key"), &key.serialize_pem());
-        Self { folder, ca: issuer.der().clone() }
+        let certificate = server.signed_by(key, &self.ca).unwrap();
+        fs::write(self.folder().join("server.crt"), certificate.pem()).unwrap();
+        write_private(&self.folder().join("server.key"), &key.serialize_pem());
+        certificate.der().clone()
     }
 
     /// Where `ca.crt`, `server.crt` and `server.key` lie.
@@ -50,7 +59,7 @@ impl Certificates {
     /// What a client trusts.
     pub(crate) fn roots(&self) -> Arc<RootCertStore> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.ca.clone()).unwrap();
+        roots.add(self.ca.der().clone()).unwrap();
         Arc::new(roots)
     }
 }

@@ -95,7 +95,8 @@ impl Dial {
         hello
     }
 
-    fn session(&self) -> ClientConnection {
+    /// A TLS session that has said nothing.
+    pub(crate) fn session(&self) -> ClientConnection {
         let name = ServerName::try_from("localhost").unwrap();
         ClientConnection::new(Arc::clone(&self.config), name).unwrap()
     }

@@ -24,6 +24,7 @@ mod orderly_ends;
 mod real_clients;
 mod refusals;
 mod rejected_starts;
+mod reload;
 mod server_features;
 mod storms;
 mod tls_versions;

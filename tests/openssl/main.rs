@@ -7,5 +7,6 @@ mod names;
 mod offers;
 mod policy;
 mod program;
+mod reload;
 mod resumption;
 mod tickets;

@@ -13,6 +13,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod, KeyPair,
     RevokedCertParams, date_time_ymd,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A certificate authority, whose certificate clients trust.
@@ -137,12 +138,29 @@ impl Program {
 
     /// The next line about a closed session.
     pub(crate) fn closed(&mut self) -> String {
+        self.line_with("session closed")
+    }
+
+    /// The next line with this text.
+    pub(crate) fn line_with(&mut self, text: &str) -> String {
         loop {
             let line = self.line();
-            if line.contains("session closed") {
+            if line.contains(text) {
                 return line;
             }
         }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The serial number of the certificate that a client is shown, in hexadecimal as openssl prints it.
+    pub(crate) fn shown_serial(&self) -> String {
+        let fixed = ["s_client", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address];
+        std::fs::write(self.folder.join("shown.txt"), openssl(&self.folder, &fixed)).unwrap();
+        let text = openssl(&self.folder, &["x509", "-in", "shown.txt", "-noout", "-serial"]);
+        text.trim().strip_prefix("serial=").unwrap_or_else(|| panic!("{text}")).to_owned()
     }
 
     /// What `openssl s_client` with these arguments says about the handshake. It trusts `ca.pem`.

@@ -60,8 +60,8 @@ fn a_ticket_is_worth_nothing_with_another_secret_or_none() {
     let (folder, _) = Folder::with_server();
     folder.write("tickets.secret", SECRET);
     let mut first = Program::start(&folder, SHARED);
-    folder.write("tickets.secret", OTHER_SECRET);
-    let mut other = Program::start(&folder, SHARED);
+    folder.write("other.secret", OTHER_SECRET);
+    let mut other = Program::start(&folder, &SHARED.replace("tickets.secret", "other.secret"));
     let mut alone = Program::start(&folder, PAIR);
     for version in VERSIONS {
         first_visit(&mut first, &[version]);
@@ -116,14 +116,14 @@ fn a_ticket_from_a_listener_that_asks_for_no_certificate_opens_none_that_does() 
 #[test]
 fn a_client_that_was_revoked_after_its_ticket_was_issued_does_not_get_in() {
     let (folder, authority) = folder_with_worker();
-    folder.write("clients.crl", &authority.revoke(&[]));
+    folder.write("before.crl", &authority.revoke(&[]));
+    folder.write("after.crl", &authority.revoke(&[7]));
     let keys = format!(
-        "{SHARED}client_auth = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = [\"clients.crl\"]\n\
+        "{SHARED}client_auth = \"required\"\nclient_ca = \"ca.pem\"\nclient_crl = [\"before.crl\"]\n\
          client_crl_coverage = \"leaf\"\n"
     );
     let mut before = Program::start(&folder, &keys);
-    folder.write("clients.crl", &authority.revoke(&[7]));
-    let mut after = Program::start(&folder, &keys);
+    let mut after = Program::start(&folder, &keys.replace("before.crl", "after.crl"));
     for version in VERSIONS {
         let arguments = [&[version][..], &WORKER].concat();
         first_visit(&mut before, &arguments);

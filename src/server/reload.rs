@@ -1,0 +1,67 @@
+//! Reloads: reads the files of all listeners as one set, makes each shard acceptors of its own, and has them used.
+
+use std::mem;
+use std::sync::mpsc;
+
+use super::listener_tls::ListenerTls;
+use super::{Commands, StartError};
+use crate::config::{Config, ReloadSource, TlsFiles};
+use crate::control::{Cause, Reloaded};
+use crate::dispatcher::Command;
+use crate::shard::Renewal;
+use crate::tls::TicketSecret;
+
+/// What a reload needs. It belongs to the thread that reloads.
+#[derive(Debug)]
+pub struct Reloader {
+    source: ReloadSource,
+    listeners: Vec<Box<str>>,
+    /// For the tickets of listeners that share none. It stays the same, so that tickets outlive a reload.
+    secret: TicketSecret,
+    shards: usize,
+    commands: Commands,
+}
+
+impl Reloader {
+    pub(super) fn new(config: &Config, secret: TicketSecret, commands: Commands) -> Self {
+        let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        let shards = config.runtime.cores.len();
+        Self { source: ReloadSource::of(config), listeners, secret, shards, commands }
+    }
+
+    /// Reads and checks everything, then waits until each shard uses it. A failure changes nothing.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn reload(&mut self, cause: Cause) -> Result<Reloaded, String> {
+        let reread = match cause {
+            Cause::Signal => self.source.configuration(),
+            Cause::Files => self.source.files(),
+        };
+        let mut reread = reread.map_err(|error| error.to_string())?;
+        let files = TlsFiles::of_reread(&reread);
+        let listeners = self.listeners.iter().zip(mem::take(&mut reread.listeners));
+        let listeners: Vec<_> = listeners
+            .map(|(name, (tls, credentials))| ListenerTls::new(name, &tls, credentials, &self.secret))
+            .collect();
+        self.renew(&listeners)?;
+        self.source.accept(&reread);
+        Ok(Reloaded { files, warnings: reread.warnings, not_taken: reread.not_taken })
+    }
+
+    /// Gives each shard acceptors of its own.
+    fn renew(&self, listeners: &[ListenerTls]) -> Result<(), String> {
+        let (replaced, replaced_ones) = mpsc::channel();
+        let renewals = (0..self.shards).map(|_| {
+            let acceptors = listeners.iter().map(ListenerTls::acceptor).collect::<Result<_, StartError>>()?;
+            Ok(Box::new(Renewal { acceptors, replaced: replaced.clone() }))
+        });
+        let renewals = renewals.collect::<Result<_, StartError>>().map_err(|error| error.to_string())?;
+        drop(replaced);
+        // Room for one is kept: this thread has at most one under way.
+        self.commands.send(Command::Renew(renewals)).map_err(|_| "the dispatcher takes no command".to_owned())?;
+        // Ends when each shard has answered, or has ended.
+        replaced_ones.iter().for_each(drop);
+        Ok(())
+    }
+}
