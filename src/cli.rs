@@ -80,6 +80,9 @@ fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
     for pair in &tls.certificates {
         row(f, "certificate", pair.certificate.display())?;
         row(f, "private key", pair.private_key.display())?;
+        if let Some(file) = &pair.ocsp {
+            row(f, "ocsp", file.display())?;
+        }
     }
     if let Some(folder) = &tls.cert_dir {
         row(f, "cert_dir", folder.display())?;

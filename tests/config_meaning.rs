@@ -24,7 +24,7 @@ fn policy_of(keys: &str) -> Policy {
 }
 
 fn pair(certificate: &str, private_key: &str) -> Pair {
-    Pair { certificate: PathBuf::from(certificate), private_key: PathBuf::from(private_key) }
+    Pair { certificate: PathBuf::from(certificate), private_key: PathBuf::from(private_key), ocsp: None }
 }
 
 fn suites(policy: &Policy) -> Vec<&'static str> {
@@ -128,7 +128,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 47);
+    assert_eq!(keys, 48);
 }
 
 #[test]
@@ -218,7 +218,8 @@ fn every_key_of_tls_takes_what_the_reference_says() {
     let keys = r#"[listener.tls]
 certificate = "b.crt"
 private_key = "b.key"
-certificates = [{ certificate = "c.crt", private_key = "/keys/c.key" }, { certificate = "d", private_key = "d" }]
+ocsp = "b.ocsp"
+certificates = [{ certificate = "c.crt", private_key = "/keys/c.key", ocsp = "/c.ocsp" }, { certificate = "d", private_key = "d" }]
 cert_dir = "certs"
 strict_sni = true
 min_version = "1.2"
@@ -229,9 +230,14 @@ alpn = ["redis", "resp"]
 ticket_secret = "tickets.secret"
 "#;
     let tls = parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls;
+    let with_ocsp = |pair, file| Pair { ocsp: Some(PathBuf::from(file)), ..pair };
     assert_eq!(
         tls.certificates,
-        [pair("/etc/b.crt", "/etc/b.key"), pair("/etc/c.crt", "/keys/c.key"), pair("/etc/d", "/etc/d")]
+        [
+            with_ocsp(pair("/etc/b.crt", "/etc/b.key"), "/etc/b.ocsp"),
+            with_ocsp(pair("/etc/c.crt", "/keys/c.key"), "/c.ocsp"),
+            pair("/etc/d", "/etc/d")
+        ]
     );
     assert_eq!(tls.cert_dir.as_deref(), Some(Path::new("/etc/certs")));
     assert_eq!(tls.ticket_secret.as_deref(), Some(Path::new("/etc/tickets.secret")));

@@ -15,7 +15,7 @@ fn what_is_wrong_in_a_list_of_certificates_is_named() {
         ),
         (
             "certificates = [{ certificate = \"a.crt\", key = \"a.key\" }]",
-            "listener.tls.certificates.key: unknown key; known here: certificate, private_key",
+            "listener.tls.certificates.key: unknown key; known here: certificate, private_key, ocsp",
         ),
         ("certificates = [\"a.crt\"]", "listener.tls.certificates: \"a.crt\" must be a table"),
         ("certificate = 1, private_key = \"a\"", "listener.tls.certificate: 1 is not a text; a file in PEM form"),

@@ -29,7 +29,8 @@ pub(super) fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
             (false, "pem") => certificate.clone(),
             (false, _) => return Err(format!("{}: its key is not there: {}", certificate.display(), beside.display())),
         };
-        pairs.push(Pair { certificate, private_key });
+        let ocsp = Some(certificate.with_extension("ocsp")).filter(|beside| beside.exists());
+        pairs.push(Pair { certificate, private_key, ocsp });
     }
     if pairs.is_empty() { Err(format!("{}: holds no certificate: {FORM}", folder.display())) } else { Ok(pairs) }
 }

@@ -53,6 +53,7 @@ pub(super) struct RawListener {
 pub(super) struct RawTls {
     pub(super) certificate: Option<Spanned<Value>>,
     pub(super) private_key: Option<Spanned<Value>>,
+    pub(super) ocsp: Option<Spanned<Value>>,
     #[serde(deserialize_with = "tables")]
     pub(super) certificates: Vec<Spanned<RawPair>>,
     pub(super) cert_dir: Option<Spanned<Value>>,
@@ -80,6 +81,7 @@ pub(super) struct RawTls {
 pub(super) struct RawPair {
     pub(super) certificate: Option<Spanned<Value>>,
     pub(super) private_key: Option<Spanned<Value>>,
+    pub(super) ocsp: Option<Spanned<Value>>,
 }
 
 /// One `[[backend]]`.
@@ -463,6 +465,7 @@ mod tests {
         let RawTls {
             certificate,
             private_key,
+            ocsp,
             certificates,
             cert_dir,
             strict_sni,
@@ -482,12 +485,15 @@ mod tests {
             allowed_uri,
             allowed_spki,
         } = tls.as_ref().unwrap().get_ref();
-        let RawPair { certificate: other_certificate, private_key: other_key } = certificates[0].get_ref();
+        let RawPair { certificate: other_certificate, private_key: other_key, ocsp: other_ocsp } =
+            certificates[0].get_ref();
         let keys = [
             certificate,
             private_key,
+            ocsp,
             other_certificate,
             other_key,
+            other_ocsp,
             cert_dir,
             strict_sni,
             min_version,

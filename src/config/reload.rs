@@ -118,7 +118,9 @@ impl TlsFiles {
         let mut gathered = Self::default();
         for tls in all {
             let Tls { certificates, cert_dir, policy: _, client_auth, ticket_secret } = tls;
-            let pairs = certificates.iter().flat_map(|pair| [&pair.certificate, &pair.private_key]);
+            let pairs = certificates
+                .iter()
+                .flat_map(|pair| [&pair.certificate, &pair.private_key].into_iter().chain(&pair.ocsp));
             let about_clients =
                 client_auth.iter().flat_map(|auth| [&auth.authorities].into_iter().chain(&auth.revocation_lists));
             gathered.files.extend(pairs.chain(about_clients).chain(ticket_secret).cloned());

@@ -35,6 +35,8 @@ pub struct Pair {
     pub certificate: PathBuf,
     /// Its private key in PEM; may be the same file.
     pub private_key: PathBuf,
+    /// An OCSP response about it in DER, where there is one.
+    pub ocsp: Option<PathBuf>,
 }
 
 /// A pair as it is written, and where.
@@ -43,21 +45,23 @@ struct RawPair<'a> {
     span: Range<usize>,
     certificate: Option<&'a Spanned<Value>>,
     private_key: Option<&'a Spanned<Value>>,
+    ocsp: Option<&'a Spanned<Value>>,
 }
 
 /// The pair of the table itself, if it has one, then those that it lists.
 fn raw_pairs(tls: &Spanned<RawTls>) -> Vec<RawPair<'_>> {
     let raw = tls.get_ref();
-    let (certificate, private_key) = (raw.certificate.as_ref(), raw.private_key.as_ref());
-    let own = RawPair { name: "listener.tls", span: tls.span(), certificate, private_key };
+    let (certificate, private_key, ocsp) = (raw.certificate.as_ref(), raw.private_key.as_ref(), raw.ocsp.as_ref());
+    let own = RawPair { name: "listener.tls", span: tls.span(), certificate, private_key, ocsp };
     let listed = raw.certificates.iter().map(|pair| RawPair {
         name: "listener.tls.certificates",
         span: pair.span(),
         certificate: pair.get_ref().certificate.as_ref(),
         private_key: pair.get_ref().private_key.as_ref(),
+        ocsp: pair.get_ref().ocsp.as_ref(),
     });
     let others = !raw.certificates.is_empty() || raw.cert_dir.is_some();
-    let has_own = certificate.is_some() || private_key.is_some() || !others;
+    let has_own = certificate.is_some() || private_key.is_some() || ocsp.is_some() || !others;
     has_own.then_some(own).into_iter().chain(listed).collect()
 }
 
@@ -78,6 +82,7 @@ pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> 
         certificates.push(Pair {
             certificate: path("certificate", pair.certificate)?,
             private_key: path("private_key", pair.private_key)?,
+            ocsp: read_path(&section, "ocsp", pair.ocsp, "a file with an OCSP response in DER")?,
         });
     }
     let section = Section { source, name: "listener.tls" };
@@ -123,7 +128,10 @@ pub(super) fn load_credentials(
     let Some(raw) = &raw.tls else { unreachable!("a listener without it has been refused") };
     let mut identities = Vec::new();
     let mut load = |pair: &Pair, span: Range<usize>, key: &str| {
-        let identity = Identity::load(&pair.certificate, &pair.private_key);
+        let identity = Identity::load(&pair.certificate, &pair.private_key).and_then(|identity| match &pair.ocsp {
+            Some(response) => identity.with_ocsp(response),
+            None => Ok(identity),
+        });
         identities.push(identity.map_err(|error| source.error(span, key, error.to_string()))?);
         Ok(())
     };

@@ -15,6 +15,7 @@ use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use zeroize::Zeroizing;
 
 use super::identity_error::{IdentityError, IdentityWarning};
+use super::ocsp::OcspResponse;
 use super::pem::{KeyFormat, PemFile};
 
 /// The longest handshake message that rustls takes. OpenSSL takes certificates of 100 KiB (see
@@ -35,6 +36,7 @@ pub struct Identity {
     key_open_to_all: bool,
     /// Position in the file, from one, of the first certificate that its predecessor's issuer is not.
     stray: Option<usize>,
+    ocsp: Option<OcspResponse>,
 }
 
 struct Key {
@@ -91,7 +93,19 @@ impl Identity {
             is_rsa,
             key_open_to_all: key_file.is_open_to_all(),
             stray,
+            ocsp: None,
         })
+    }
+
+    /// Reads the OCSP response about its first certificate, which clients then get with it.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or holds no answer about the certificate.
+    pub fn with_ocsp(mut self, response: &Path) -> Result<Self, IdentityError> {
+        let own = self.chain.first().map(|own| x509_parser::parse_x509_certificate(own));
+        let Some(Ok((_, own))) = own else { unreachable!("a chain has been parsed, and is not empty") };
+        self.ocsp = Some(OcspResponse::load(response, own.raw_serial())?);
+        Ok(self)
     }
 
     /// What is worth a warning at `unix_time`, seconds since 1970: the identity works, but perhaps not as meant.
@@ -119,6 +133,7 @@ impl Identity {
         if let Some(position) = self.stray {
             warnings.push(IdentityWarning::StrayCertificate { path: self.certificate_path.clone(), position });
         }
+        warnings.extend(self.ocsp.as_ref().and_then(|response| response.warning(now)));
         if self.key_open_to_all {
             warnings.push(IdentityWarning::KeyOpenToAll { path: self.private_key_path.clone() });
         }
@@ -141,7 +156,8 @@ impl Identity {
     /// The chain with a freshly parsed key, which shares no memory with any other.
     pub(super) fn certified_key(&self) -> Result<CertifiedKey, String> {
         let key = any_supported_type(&self.key.der()).map_err(reason)?;
-        Ok(CertifiedKey::new(self.chain.clone(), key))
+        let ocsp = self.ocsp.as_ref().map(|response| response.der.clone());
+        Ok(CertifiedKey { ocsp, ..CertifiedKey::new(self.chain.clone(), key) })
     }
 }
 

@@ -287,6 +287,20 @@ pub enum IdentityWarning {
         /// Whether its key is RSA, and not ECDSA or Ed25519.
         is_rsa: bool,
     },
+    /// The OCSP response says something else than good.
+    OcspNotGood {
+        /// Its file.
+        path: PathBuf,
+        /// What it says.
+        status: &'static str,
+    },
+    /// The OCSP response's time is over.
+    OcspExpired {
+        /// Its file.
+        path: PathBuf,
+        /// Its last moment.
+        since: String,
+    },
     /// Everybody on the machine may read or change the key.
     KeyOpenToAll {
         /// The key file.
@@ -336,6 +350,16 @@ impl fmt::Display for IdentityWarning {
                 path.display(),
                 kind(*is_rsa),
                 suites_for(*is_rsa)
+            ),
+            Self::OcspNotGood { path, status } => write!(
+                f,
+                "ocsp {}: the responder says of the certificate: {status}; clients that look at it will refuse it",
+                path.display()
+            ),
+            Self::OcspExpired { path, since } => write!(
+                f,
+                "ocsp {}: the response expired on {since}; clients that look at it will refuse the certificate",
+                path.display()
             ),
             Self::KeyOpenToAll { path } => write!(
                 f,

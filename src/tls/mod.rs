@@ -24,6 +24,7 @@ mod first_bytes;
 mod groups;
 mod hello;
 mod identity_error;
+mod ocsp;
 mod overheard;
 mod pem;
 mod policy;

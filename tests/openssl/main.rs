@@ -4,6 +4,7 @@
 
 mod clients;
 mod names;
+mod ocsp;
 mod offers;
 mod policy;
 mod program;

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
+    key_pem: String,
 }
 
 impl Authority {
@@ -29,7 +30,8 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
+        let key_pem = key.serialize_pem();
+        Self { issuer: Issuer::new(params, key), pem, key_pem }
     }
 
     /// A certificate for `names` with its key, both in PEM. The subject is the first name.
@@ -45,6 +47,41 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, names[0]);
         params.serial_number = Some(serial.into());
         (params.signed_by(key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// Writes `name` into `folder`: the answer of this authority's OCSP responder about a serial number in hexadecimal.
+    /// It begins with `V` for a valid certificate, and with `R` and a date for one that is revoked.
+    pub(crate) fn respond(&self, folder: &Folder, name: &str, serial: &str, status: &str) {
+        folder.write("ca.key", &self.key_pem);
+        // As `openssl ca` keeps its books: status, expiry, revocation, serial number, file, subject.
+        let (kind, revoked) = status.split_at(1);
+        folder.write("index.txt", &format!("{kind}\t491231235959Z\t{revoked}\t{serial}\tunknown\t/CN=redis.test\n"));
+        let serial = format!("0x{serial}");
+        let output = openssl(
+            folder.path(),
+            &[
+                "ocsp",
+                "-index",
+                "index.txt",
+                "-CA",
+                "ca.pem",
+                "-rsigner",
+                "ca.pem",
+                "-rkey",
+                "ca.key",
+                "-issuer",
+                "ca.pem",
+                "-serial",
+                &serial,
+                "-ndays",
+                "7",
+                "-noverify",
+                "-respout",
+                "new.ocsp",
+            ],
+        );
+        std::fs::rename(folder.path().join("new.ocsp"), folder.path().join(name))
+            .unwrap_or_else(|_| panic!("{output}"));
     }
 
     /// A list in PEM that revokes these serial numbers.
@@ -155,10 +192,15 @@ impl Program {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// What `openssl s_client` with these arguments says at length, sessions, certificates and all.
+    pub(crate) fn verbose_s_client(&self, arguments: &[&str]) -> String {
+        let fixed = ["s_client", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address];
+        openssl(&self.folder, &[&fixed, arguments].concat())
+    }
+
     /// The serial number of the certificate that a client is shown, in hexadecimal as openssl prints it.
     pub(crate) fn shown_serial(&self) -> String {
-        let fixed = ["s_client", "-verify_return_error", "-CAfile", "ca.pem", "-connect", &self.address];
-        std::fs::write(self.folder.join("shown.txt"), openssl(&self.folder, &fixed)).unwrap();
+        std::fs::write(self.folder.join("shown.txt"), self.verbose_s_client(&[])).unwrap();
         let text = openssl(&self.folder, &["x509", "-in", "shown.txt", "-noout", "-serial"]);
         text.trim().strip_prefix("serial=").unwrap_or_else(|| panic!("{text}")).to_owned()
     }

@@ -11,5 +11,6 @@ mod names;
 mod pieces;
 mod policy;
 mod resumption;
+mod stapling;
 mod support;
 mod traffic;

@@ -75,6 +75,11 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
+    /// Its private key.
+    pub(crate) fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     fn params(name: &str) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
