@@ -33,6 +33,10 @@ pub struct ConfigFile {
     /// The configuration file; config/ringwall.toml of the sources shows every key
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+
+    /// Allow log.key_log of the configuration, which lets whoever reads that file read all traffic
+    #[arg(long)]
+    pub unsafe_key_log: bool,
 }
 
 /// What running with a configuration would do, for people to read.
@@ -72,6 +76,9 @@ impl fmt::Display for Plan<'_> {
         row(f, "format", shown_format(config.log.format))?;
         row(f, "level", shown_level(config.log.level))?;
         row(f, "sessions", config.log.sessions)?;
+        if let Some(file) = &config.key_log {
+            row(f, "key_log", file.display())?;
+        }
         write_needs(f, config)
     }
 }

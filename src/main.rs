@@ -1,15 +1,15 @@
 //! The program: arguments, configuration, log, run, exit code.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use ringwall::cli::{Cli, Command, Plan};
+use ringwall::cli::{Cli, Command, ConfigFile, Plan};
 use ringwall::config::{Config, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
 use ringwall::io::sys;
 use ringwall::server::{self, StartError};
+use ringwall::tls::Credentials;
 
 /// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
 const FAILED: u8 = 1;
@@ -19,8 +19,8 @@ const NO_IO_URING: u8 = 78;
 fn main() -> ExitCode {
     sys::survive_full_files();
     let done = match Cli::parse().command {
-        Command::Run(file) => run(&file.config),
-        Command::Check(file) => check(&file.config),
+        Command::Run(file) => run(&file),
+        Command::Check(file) => check(&file),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,13 +43,20 @@ impl Failure {
     }
 }
 
-fn check(file: &Path) -> Result<(), Failure> {
-    let (config, _) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
+/// Reads the configuration and what it names, as far as the command line allows it.
+fn load(file: &ConfigFile) -> Result<(Config, Vec<Credentials>), Failure> {
+    let loaded = Config::load(&file.config, &Machine::of_this_process()).map_err(Failure::of)?;
+    loaded.0.check_key_log(file.unsafe_key_log).map_err(Failure::of)?;
+    Ok(loaded)
+}
+
+fn check(file: &ConfigFile) -> Result<(), Failure> {
+    let (config, _) = load(file)?;
     LogFilter::from_environment().map_err(Failure::of)?;
     for warning in &config.warnings {
         complain(&format!("ringwall: warning: {warning}\n"));
     }
-    match print(&format!("{}: valid\n{}", file.display(), Plan(&config))) {
+    match print(&format!("{}: valid\n{}", file.config.display(), Plan(&config))) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::of(format!("standard output cannot be written: {error}")))
         }
@@ -64,8 +71,8 @@ fn print(text: &str) -> io::Result<()> {
     output.flush()
 }
 
-fn run(file: &Path) -> Result<(), Failure> {
-    let (config, credentials) = Config::load(file, &Machine::of_this_process()).map_err(Failure::of)?;
+fn run(file: &ConfigFile) -> Result<(), Failure> {
+    let (config, credentials) = load(file)?;
     let filter = LogFilter::from_environment().map_err(Failure::of)?;
     let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
     raise_open_files(config.open_files_max())
@@ -74,9 +81,11 @@ fn run(file: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::of(StartError::Thread { name: "log".to_owned(), error }))?;
     let ending = server::run(&config, credentials, &logging, notifier).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
-        StartError::Bind { .. } | StartError::Tls { .. } | StartError::Thread { .. } | StartError::System(_) => {
-            Failure::of(error)
-        }
+        StartError::Bind { .. }
+        | StartError::Tls { .. }
+        | StartError::KeyLog { .. }
+        | StartError::Thread { .. }
+        | StartError::System(_) => Failure::of(error),
     })?;
     match ending.failure {
         None => Ok(()),

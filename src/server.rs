@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ use tokio::sync::oneshot;
 
 pub use self::reload::Reloader;
 
-use self::listener_tls::ListenerTls;
+use self::listener_tls::{Common, ListenerTls};
 use crate::config::{self, Coalesce, Config, TlsFiles};
 use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload};
 use crate::dispatcher::{self, Command, Dispatcher};
@@ -35,7 +36,7 @@ use crate::metrics::Tally;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
-use crate::tls::{self, Credentials, SetupError, TicketSecret};
+use crate::tls::{self, Credentials, SetupError};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -81,6 +82,13 @@ pub enum StartError {
         /// Why.
         error: SetupError,
     },
+    /// The key log cannot be opened.
+    KeyLog {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// A thread cannot be started.
     Thread {
         /// Its name.
@@ -108,6 +116,7 @@ impl fmt::Display for StartError {
                 }
             }
             Self::Tls { listener, error } => write!(f, "listener \"{listener}\": {error}"),
+            Self::KeyLog { path, error } => write!(f, "log.key_log {}: cannot be opened: {error}", path.display()),
             Self::Thread { name, error } => {
                 write!(f, "the thread \"{name}\" cannot be started: {error}")?;
                 if error.raw_os_error() == Some(libc::EAGAIN) {
@@ -210,8 +219,8 @@ impl DataPlane {
     /// Why nothing was started.
     pub fn start(config: &Config, credentials: Vec<Credentials>) -> Result<Self, StartError> {
         probe().map_err(StartError::Unavailable)?;
-        let secret = TicketSecret::random();
-        let blueprint = Arc::new(Blueprint::of(config, credentials, &secret));
+        let common = Common::new(config)?;
+        let blueprint = Arc::new(Blueprint::of(config, credentials, &common));
         let sockets = bind(config, &blueprint.socket)?;
         let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
         let listening =
@@ -252,7 +261,7 @@ impl DataPlane {
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, end_sender)?;
         let commands = Commands(Arc::new((Mutex::new(commands), far)));
         let ended = supervise(shards, ends, commands.clone())?;
-        let reloader = Reloader::new(config, secret, commands.clone());
+        let reloader = Reloader::new(config, common, commands.clone());
         Ok(Self { listening, events: receivers, doorbell, wake, commands, reloader, ended })
     }
 }
@@ -293,9 +302,9 @@ struct ListenerPlan {
 
 impl Blueprint {
     /// `credentials` are the listeners', in their order.
-    fn of(config: &Config, credentials: Vec<Credentials>, secret: &TicketSecret) -> Self {
+    fn of(config: &Config, credentials: Vec<Credentials>, common: &Common) -> Self {
         let listeners = config.listeners.iter().zip(credentials).map(|(listener, credentials)| {
-            let tls = ListenerTls::new(&listener.name, &listener.tls, credentials, secret);
+            let tls = ListenerTls::new(&listener.name, &listener.tls, credentials, common);
             ListenerPlan { tls, backend: index(listener.backend) }
         });
         let listeners = listeners.collect();

@@ -27,7 +27,7 @@ fn an_unknown_key_is_told_the_nearest_known_one() {
         ),
         ("[limit]\nx = 1", "9: limit: unknown key; did you mean \"limits\"?"),
         ("[coalesce]\nfoo = 1", "10: coalesce.foo: unknown key; known here: bytes"),
-        ("[log]\ncolour = true", "10: log.colour: unknown key; known here: format, level, sessions"),
+        ("[log]\ncolour = true", "10: log.colour: unknown key; known here: format, level, sessions, key_log"),
         ("weights = [1]", "9: backend.weights: unknown key; known here: name, servers"),
     ] {
         assert_eq!(refusal_of_minimal_and(text), message);

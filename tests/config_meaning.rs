@@ -128,7 +128,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 48);
+    assert_eq!(keys, 49);
 }
 
 #[test]

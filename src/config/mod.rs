@@ -24,7 +24,7 @@ mod section;
 mod size;
 mod tls;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -64,6 +64,8 @@ pub struct Config {
     pub coalesce: Coalesce,
     /// What is logged, and how.
     pub log: Log,
+    /// A file for the secrets of every connection; see [`Config::check_key_log`].
+    pub key_log: Option<PathBuf>,
     /// What is allowed and probably not meant, each one line that names file and line.
     pub warnings: Vec<String>,
     /// What it was read from.
@@ -145,6 +147,22 @@ impl Config {
         resolve(&source, &raw, machine)
     }
 
+    /// A key log must be asked for twice, here and on the command line, where `allowed` is from: one alone is a mistake,
+    /// perhaps a file that was copied from a test.
+    ///
+    /// # Errors
+    ///
+    /// When it was asked for once.
+    pub fn check_key_log(&self, allowed: bool) -> Result<(), ConfigError> {
+        let problem = match (&self.key_log, allowed) {
+            (None, false) | (Some(_), true) => return Ok(()),
+            (Some(_), false) => "is given, and --unsafe-key-log is not on the command line",
+            (None, true) => "is not given, and --unsafe-key-log is on the command line",
+        };
+        let meaning = "whoever reads a key log can read all traffic, so it takes both";
+        Err(ConfigError::of_file(self.source.file(), format!("log.key_log: {problem}: {meaning}")))
+    }
+
     /// How many file descriptors a process with this configuration may need at once.
     #[must_use]
     pub fn open_files_max(&self) -> u64 {
@@ -161,6 +179,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
     let backends = backend::read_backends(source, &raw.backend, machine)?;
     let listeners = listener::read_listeners(source, &raw.listener, &backends, &limits, machine)?;
     backend::check_servers(source, &raw.backend, &backends, &listeners)?;
+    let key_log = read_key_log(source, raw, &mut warnings)?;
     for (index, backend) in backends.iter().enumerate() {
         if listeners.iter().all(|listener| listener.backend != index) {
             let name = &backend.name;
@@ -175,6 +194,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         limits,
         coalesce: Coalesce::read(source, raw)?,
         log: Log::read(source, raw)?,
+        key_log,
         warnings,
         source: Arc::clone(source),
     })
@@ -212,6 +232,16 @@ impl Log {
             sessions: section.flag("sessions", raw.sessions.as_ref(), true)?,
         })
     }
+}
+
+fn read_key_log(source: &Source, raw: &RawConfig, warnings: &mut Vec<String>) -> Result<Option<PathBuf>, ConfigError> {
+    let (section, value) = (Section { source, name: "log" }, raw.log.key_log.as_ref());
+    let path = tls::read_path(&section, "key_log", value, "a file that may be written")?;
+    if let Some(value) = value {
+        let meaning = "gets the secrets of every connection: whoever reads the file can read all traffic";
+        warnings.push(section.error("key_log", value, meaning).to_string());
+    }
+    Ok(path)
 }
 
 fn check_entries<T>(source: &Source, name: &str, entries: &[Spanned<T>]) -> Result<(), ConfigError> {

@@ -133,6 +133,7 @@ pub(super) struct RawLog {
     pub(super) format: Option<Spanned<Value>>,
     pub(super) level: Option<Spanned<Value>>,
     pub(super) sessions: Option<Spanned<Value>>,
+    pub(super) key_log: Option<Spanned<Value>>,
 }
 
 /// A value of any type.
@@ -443,8 +444,8 @@ mod tests {
             max_handshakes,
         ];
         let RawCoalesce { bytes } = &coalesce;
-        let RawLog { format, level, sessions } = &log;
-        let log = [bytes, format, level, sessions];
+        let RawLog { format, level, sessions, key_log } = &log;
+        let log = [bytes, format, level, sessions, key_log];
         for (table, keys) in [
             ("listener", &listener[..]),
             ("backend", &backend),

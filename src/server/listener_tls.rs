@@ -1,8 +1,27 @@
 //! How one listener speaks TLS: what each shard's acceptor is made from.
 
+use std::sync::Arc;
+
 use super::StartError;
-use crate::config;
-use crate::tls::{self, Acceptor, Credentials, TicketKeys, TicketSecret};
+use crate::config::{self, Config};
+use crate::tls::{self, Acceptor, Credentials, KeyLogFile, TicketKeys, TicketSecret};
+
+/// What all listeners have in common, and keep through reloads.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// For the tickets of listeners that share none with other processes.
+    secret: TicketSecret,
+    key_log: Option<Arc<KeyLogFile>>,
+}
+
+impl Common {
+    pub(super) fn new(config: &Config) -> Result<Self, StartError> {
+        let key_log = config.key_log.as_ref().map(|path| {
+            KeyLogFile::open(path).map_err(|error| StartError::KeyLog { path: path.clone(), error }).map(Arc::new)
+        });
+        Ok(Self { secret: TicketSecret::random(), key_log: key_log.transpose()? })
+    }
+}
 
 /// How one listener speaks TLS.
 #[derive(Debug)]
@@ -13,11 +32,11 @@ pub(super) struct ListenerTls {
 }
 
 impl ListenerTls {
-    /// `secret` seals the tickets, unless the listener has one that it shares.
-    pub(super) fn new(name: &str, tls: &config::Tls, credentials: Credentials, secret: &TicketSecret) -> Self {
-        let secret = credentials.ticket_secret.as_ref().unwrap_or(secret);
+    pub(super) fn new(name: &str, tls: &config::Tls, credentials: Credentials, common: &Common) -> Self {
+        let secret = credentials.ticket_secret.as_ref().unwrap_or(&common.secret);
         let tickets = Some(TicketKeys::new(secret, name.as_bytes()));
-        let options = tls::Options { policy: tls.policy.clone(), tickets, ..tls::Options::default() };
+        let (policy, key_log) = (tls.policy.clone(), common.key_log.clone());
+        let options = tls::Options { policy, tickets, key_log, ..tls::Options::default() };
         Self { name: name.into(), credentials, options }
     }
 

@@ -3,30 +3,28 @@
 use std::mem;
 use std::sync::mpsc;
 
-use super::listener_tls::ListenerTls;
+use super::listener_tls::{Common, ListenerTls};
 use super::{Commands, StartError};
 use crate::config::{Config, ReloadSource, TlsFiles};
 use crate::control::{Cause, Reloaded};
 use crate::dispatcher::Command;
 use crate::shard::Renewal;
-use crate::tls::TicketSecret;
 
 /// What a reload needs. It belongs to the thread that reloads.
 #[derive(Debug)]
 pub struct Reloader {
     source: ReloadSource,
     listeners: Vec<Box<str>>,
-    /// For the tickets of listeners that share none. It stays the same, so that tickets outlive a reload.
-    secret: TicketSecret,
+    common: Common,
     shards: usize,
     commands: Commands,
 }
 
 impl Reloader {
-    pub(super) fn new(config: &Config, secret: TicketSecret, commands: Commands) -> Self {
+    pub(super) fn new(config: &Config, common: Common, commands: Commands) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         let shards = config.runtime.cores.len();
-        Self { source: ReloadSource::of(config), listeners, secret, shards, commands }
+        Self { source: ReloadSource::of(config), listeners, common, shards, commands }
     }
 
     /// Reads and checks everything, then waits until each shard uses it. A failure changes nothing.
@@ -42,7 +40,7 @@ impl Reloader {
         let files = TlsFiles::of_reread(&reread);
         let listeners = self.listeners.iter().zip(mem::take(&mut reread.listeners));
         let listeners: Vec<_> = listeners
-            .map(|(name, (tls, credentials))| ListenerTls::new(name, &tls, credentials, &self.secret))
+            .map(|(name, (tls, credentials))| ListenerTls::new(name, &tls, credentials, &self.common))
             .collect();
         self.renew(&listeners)?;
         self.source.accept(&reread);

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::time_provider::TimeProvider;
+use rustls::{KeyLog, ServerConfig};
 
 use super::client_verifier::ClientVerifier;
 use super::credentials::Credentials;
 use super::engine::Engine;
 use super::hello::ticket_offered;
+use super::key_log::KeyLogFile;
 use super::overheard::Overheard;
 use super::policy::{Policy, Version};
 use super::resolver::Resolver;
@@ -27,6 +28,8 @@ pub struct Options {
     /// server sends right after the client's Finished: without it a client that left Nagle's algorithm on waits for an
     /// acknowledgement before it sends its first request.
     pub tickets: Option<TicketKeys>,
+    /// Where the secrets of each connection go, for debugging. Handshakes then wait for the disk.
+    pub key_log: Option<Arc<KeyLogFile>>,
     /// Lowers how many records one key may seal, to see in a test or a rehearsal what happens at the end of a key's
     /// life. Each acceptor made with it leaks a few hundred bytes.
     pub record_limit: Option<u64>,
@@ -35,9 +38,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// The default policy, no tickets, the limits of the cipher suites, the system's clock.
+    /// The default policy, no tickets, no key log, the limits of the cipher suites, the system's clock.
     fn default() -> Self {
-        Self { policy: Policy::default(), tickets: None, record_limit: None, unix_time }
+        Self { policy: Policy::default(), tickets: None, key_log: None, record_limit: None, unix_time }
     }
 }
 
@@ -97,6 +100,9 @@ impl Acceptor {
         // Nothing of ours is sent before the handshake ends, but the right to send is what lets a close_notify out in
         // the middle of one.
         config.send_half_rtt_data = true;
+        if let Some(key_log) = &options.key_log {
+            config.key_log = Arc::clone(key_log) as Arc<dyn KeyLog>;
+        }
         if let Some(tickets) = &options.tickets {
             config.send_tls13_tickets = 1;
             config.ticketer =

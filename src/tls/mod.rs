@@ -8,7 +8,7 @@
 //!
 //! Nothing here knows a file descriptor, a timer, a thread or a log. The one clock is the wall clock, which a
 //! handshake needs to date its tickets; tests replace it through [`Options`]. No secret and no payload byte appears in
-//! a `Debug` or `Display` text.
+//! a `Debug` or `Display` text; a [`KeyLogFile`], which is for debugging alone, is the one way out for secrets.
 //!
 //! Read `tests/tls/traffic.rs` first.
 
@@ -24,6 +24,7 @@ mod first_bytes;
 mod groups;
 mod hello;
 mod identity_error;
+mod key_log;
 mod ocsp;
 mod overheard;
 mod pem;
@@ -45,6 +46,7 @@ pub use failure::Failure;
 pub use first_bytes::looks_like_plaintext;
 pub use groups::Group;
 pub use identity_error::{IdentityError, IdentityWarning};
+pub use key_log::KeyLogFile;
 pub use policy::{Policy, Version};
 pub use randomness::{random_seed, warm_up};
 pub use suites::CipherSuite;

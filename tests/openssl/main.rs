@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clients;
+mod key_log;
 mod names;
 mod ocsp;
 mod offers;

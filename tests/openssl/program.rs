@@ -143,27 +143,40 @@ pub(crate) struct Program {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
     address: String,
+    /// What it has logged before it served.
+    pub(crate) warnings: Vec<String>,
     folder: PathBuf,
 }
 
 impl Program {
     /// Starts it with one listener, whose `tls` table has these lines.
     pub(crate) fn start(folder: &Folder, tls: &str) -> Self {
+        Self::start_with(folder, tls, "", &[])
+    }
+
+    /// As [`Self::start`], with more sections and arguments.
+    pub(crate) fn start_with(folder: &Folder, tls: &str, sections: &str, arguments: &[&str]) -> Self {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let config = format!(
             "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"valkey\"\n[listener.tls]\n{tls}\n\
-             [[backend]]\nname = \"valkey\"\nservers = [\"{}\"]\n[limits]\nmax_connections = 100\n[runtime]\nshards = 2\n",
+             [[backend]]\nname = \"valkey\"\nservers = [\"{}\"]\n[limits]\nmax_connections = 100\n[runtime]\nshards = 2\n\
+             {sections}",
             server.local_addr().unwrap()
         );
         thread::spawn(move || server.incoming().for_each(drop));
         folder.write("ringwall.toml", &config);
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
-        command.current_dir(folder.path()).args(["run", "--config", "ringwall.toml"]);
+        command.current_dir(folder.path()).args(["run", "--config", "ringwall.toml"]).args(arguments);
         command.env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET").stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut program = Self { child, log, address: String::new(), folder: folder.path().into() };
-        let started = program.line();
+        let (address, warnings, folder) = (String::new(), Vec::new(), folder.path().into());
+        let mut program = Self { child, log, address, warnings, folder };
+        let mut started = program.line();
+        while started.contains("WARN") {
+            program.warnings.push(started);
+            started = program.line();
+        }
         let (_, rest) = started.split_once("public on ").unwrap_or_else(|| panic!("{started}"));
         program.address = rest.split_once(' ').unwrap().0.to_owned();
         program
