@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
+use rcgen::KeyPair;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::certificates::Certificates;
@@ -50,10 +51,32 @@ fn a_log_that_nobody_reads_stalls_nobody() {
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }
 
+/// What a key looks like in a log: its lines of PEM, and its bytes as Rust and as hexadecimal dumps show them.
+fn forms(pem: &str) -> Vec<String> {
+    let key = KeyPair::from_pem(pem).unwrap().serialize_der();
+    let mut forms: Vec<_> = pem.lines().filter(|line| !line.starts_with('-')).map(str::to_owned).collect();
+    // The private number of a P-256 key in PKCS#8 stands behind 36 bytes, and is random from there on.
+    forms.extend(dumps(&key[36..68]));
+    forms
+}
+
+fn dumps(secret: &[u8]) -> [String; 2] {
+    let hex = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list: Vec<_> = secret[..8].iter().map(ToString::to_string).collect();
+    [hex, list.join(", ")]
+}
+
 #[test]
 fn no_payload_and_no_key_is_ever_logged() {
     let server = Server::on_unix_socket();
-    let ringwall = Setup::before(server.address()).sections("level = \"trace\"\n").start();
+    let setup = Setup::before(server.address()).tls("ticket_secret = \"tickets.secret\"").argument("--unsafe-key-log");
+    let secret: Vec<u8> = (0xa0..0xc0).collect();
+    fs::write(setup.certificates.folder().join("tickets.secret"), &dumps(&secret)[0]).unwrap();
+    let ringwall = setup.sections("level = \"trace\"\nkey_log = \"keys.log\"\n").start();
+    let read = |name: &str| fs::read_to_string(ringwall.folder().join(name)).unwrap();
+    let mut secrets: Vec<_> = ["sesame-opens", "private-key-name", "private-value"].map(str::to_owned).into();
+    secrets.extend(dumps(&secret));
+    secrets.extend(forms(&read("server.key")));
     let mut client = ringwall.client();
     client.call(&["AUTH", "sesame-opens"]);
     client.call(&["SET", "private-key-name", "private-value"]);
@@ -61,11 +84,26 @@ fn no_payload_and_no_key_is_ever_logged() {
     client.end_writing();
     assert_eq!(client.end(), End::Orderly);
     ringwall.session_ended("client_closed");
-    let key = fs::read_to_string(ringwall.folder().join("server.key")).unwrap();
-    let key = key.lines().nth(1).unwrap().to_owned();
+
+    // Through reloads, good and bad, and another client.
+    ringwall.certificates.replace_server();
+    ringwall.process.line(|line| line.contains("\"reloaded\""));
+    secrets.extend(forms(&read("server.key")));
+    ringwall.assert_serves();
+    fs::write(ringwall.folder().join("tickets.secret"), &dumps(&secret)[0][1..]).unwrap();
+    ringwall.process.line(|line| line.contains("reload failed"));
+    let half_key = read("server.key").replacen("-----END", "-----", 1);
+    fs::write(ringwall.folder().join("server.key"), half_key).unwrap();
+    ringwall.process.nth_line(2, |line| line.contains("reload failed"));
+    ringwall.wait_for_ended_sessions(2);
+    let key_log = read("keys.log");
+    let logged = key_log.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned());
+    secrets.extend(logged);
+    assert!(secrets.len() >= 3 + 2 + 2 * (2 + 3) + 2 * 5, "{}", secrets.len());
+    secrets.push(dumps(&secret)[0][1..].to_owned());
     for line in ringwall.process.lines() {
-        for secret in ["sesame-opens", "private-key-name", "private-value", &key] {
-            assert!(!line.contains(secret), "{line}");
+        for secret in &secrets {
+            assert!(!line.contains(secret), "{secret} in {line}");
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Setup {
     servers: Vec<String>,
     listener: String,
     sections: String,
+    tls: String,
+    arguments: Vec<&'static str>,
     shell: Option<&'static str>,
 }
 
@@ -29,6 +31,8 @@ impl Setup {
             servers: vec![server.into()],
             listener: String::new(),
             sections: String::new(),
+            tls: String::new(),
+            arguments: Vec::new(),
             shell: None,
         }
     }
@@ -51,6 +55,18 @@ impl Setup {
         self
     }
 
+    /// Adds keys of the listener's `tls`.
+    pub(crate) fn tls(mut self, keys: &str) -> Self {
+        self.tls = format!(", {keys}");
+        self
+    }
+
+    /// Adds an argument of the command line.
+    pub(crate) fn argument(mut self, argument: &'static str) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
     /// Exchanges the certificates.
     pub(crate) fn certificates(mut self, certificates: Certificates) -> Self {
         self.certificates = certificates;
@@ -68,8 +84,9 @@ impl Setup {
         let servers: Vec<_> = self.servers.iter().map(|server| format!("{server:?}")).collect();
         let text = format!(
             "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
-             tls = {{ certificate = \"server.crt\", private_key = \"server.key\" }}\n{}\n\
+             tls = {{ certificate = \"server.crt\", private_key = \"server.key\"{} }}\n{}\n\
              [[backend]]\nname = \"server\"\nservers = [{}]\n[log]\nformat = \"json\"\n{}",
+            self.tls,
             self.listener,
             servers.join(", "),
             self.sections
@@ -86,7 +103,13 @@ impl Setup {
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut command = Command::new("bash");
         command.arg("-c").arg(format!("{}\nexec \"$0\" \"$@\"", self.shell.unwrap_or_default())).arg(binary());
-        command.arg("run").arg("--config").arg(self.write()).env("NOTIFY_SOCKET", &notify).env_remove("RINGWALL_LOG");
+        command
+            .arg("run")
+            .arg("--config")
+            .arg(self.write())
+            .args(&self.arguments)
+            .env("NOTIFY_SOCKET", &notify)
+            .env_remove("RINGWALL_LOG");
         // Whoever waits for readiness also learns that there will be none.
         let process = Process::start(command, move || drop(UnixDatagram::unbound().unwrap().send_to(b"ended", notify)));
         let mut told = [0; 512];

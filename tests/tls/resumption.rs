@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use ringwall::tls::{OpenStatus, Options, Summary, TicketKeys, TicketSecret};
+use ringwall::tls::{KeyLogFile, OpenStatus, Options, Summary, TicketKeys, TicketSecret};
 use rustls::crypto::aws_lc_rs;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
@@ -81,6 +81,22 @@ fn a_secret_from_a_file_is_the_bytes_that_its_digits_say() {
     assert!(connect(&world, &options(TicketKeys::new(&secret, b"a")), &config).resumed);
     let shown = format!("{secret:?}");
     assert_eq!(shown, format!("TicketSecret {{ file: Some({file:?}), .. }}"));
+}
+
+#[test]
+fn no_text_about_an_acceptor_and_what_it_is_made_of_holds_a_secret() {
+    let (world, folder) = (World::new(KeyKind::Ecdsa), Folder::new());
+    let key_log = KeyLogFile::open(&folder.path("keys.log")).unwrap();
+    assert_eq!(format!("{key_log:?}"), "KeyLogFile");
+    let options = Options { key_log: Some(Arc::new(key_log)), ..options(keys("a")) };
+    assert_eq!(format!("{:?}", world.acceptor(&options)), "Acceptor");
+    let text = format!("{options:?}");
+    assert!(text.contains("tickets: Some(TicketKeys), key_log: Some(KeyLogFile)"), "{text}");
+    let mut credentials = world.credentials;
+    credentials.ticket_secret = Some(TicketSecret::from_bytes([0xab; 32]));
+    let text = format!("{credentials:?}");
+    assert!(text.ends_with(", clients: None, ticket_secret: Some(TicketSecret { file: None, .. }) }"), "{text}");
+    assert!(text.starts_with("Credentials { identities: [Identity { certificate: "), "{text}");
 }
 
 #[test]
