@@ -30,6 +30,8 @@ pub(crate) enum Mishap {
     CutClient,
     /// Some server's connection is cut.
     CutBackend,
+    /// The shards are given new credentials.
+    Renew,
     /// The process is told to end in good order.
     Drain(Duration),
     /// The process is told to end at once.
@@ -241,6 +243,11 @@ fn mishaps(rng: &mut Rng, servers: usize) -> Vec<(Duration, Mishap)> {
     if rng.chance(300) {
         for _ in 0..rng.size(3) {
             mishaps.push((at(rng), if rng.chance(500) { Mishap::CutClient } else { Mishap::CutBackend }));
+        }
+    }
+    if rng.chance(300) {
+        for _ in 0..rng.size(3) {
+            mishaps.push((at(rng), Mishap::Renew));
         }
     }
     mishaps

@@ -1,7 +1,7 @@
 //! The process under test: real shards and a real dispatcher, tied together as the server does it.
 
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, mpsc};
 
 use ringwall::dispatcher::{self, Dispatcher, REFUSALS_MAX};
 use ringwall::events::events;
@@ -9,7 +9,7 @@ use ringwall::io::{Driver as _, SocketOptions};
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::shard::links::{BusyMeter, Links};
-use ringwall::shard::{self, Shard};
+use ringwall::shard::{self, Renewal, Shard};
 use ringwall::tls::{self, Acceptor, Identity, TicketKeys, TicketSecret};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
@@ -117,6 +117,23 @@ impl Process {
     }
 }
 
+/// One for each listener.
+fn acceptors(plan: &Plan) -> Vec<Acceptor> {
+    let secret = TicketSecret::from_bytes([7; 32]);
+    let acceptors = plan.listeners.iter().map(|listener| {
+        let tickets = Some(TicketKeys::new(&secret, listener.address.to_string().as_bytes()));
+        let options = tls::Options { tickets, record_limit: plan.record_limit, ..tls::Options::default() };
+        Acceptor::new(&CREDENTIALS.server, &options).unwrap()
+    });
+    acceptors.collect()
+}
+
+/// New acceptors for each shard. Nobody waits for the old ones.
+pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Box<Renewal>> {
+    let renewal = |_| Box::new(Renewal { acceptors: acceptors(plan), replaced: mpsc::channel().0 });
+    (0..shards).map(renewal).collect()
+}
+
 /// Placement may send every client to one shard.
 fn slots(plan: &Plan) -> u32 {
     u32::try_from(plan.connections_max + REFUSALS_MAX).expect("few connections")
@@ -132,15 +149,10 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
         seed: plan.seed + u64::from(id),
     };
     let session = Rc::new(plan.session.clone());
-    let secret = TicketSecret::from_bytes([7; 32]);
-    let listeners = plan.listeners.iter().map(|listener| {
-        let tickets = Some(TicketKeys::new(&secret, listener.address.to_string().as_bytes()));
-        let options = tls::Options { tickets, record_limit: plan.record_limit, ..tls::Options::default() };
-        shard::Listener {
-            acceptor: Acceptor::new(&CREDENTIALS.server, &options).unwrap(),
-            backend: u16::try_from(listener.backend).expect("few backends"),
-            session: Rc::clone(&session),
-        }
+    let listeners = plan.listeners.iter().zip(acceptors(plan)).map(|(listener, acceptor)| shard::Listener {
+        acceptor,
+        backend: u16::try_from(listener.backend).expect("few backends"),
+        session: Rc::clone(&session),
     });
     let backends = (0..).zip(&plan.backends).map(|(number, servers): (usize, _)| shard::Backend {
         name: format!("backend {number}"),

@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::client::Client;
 use crate::control::Control;
 use crate::plan::{Answer, Mishap, Plan};
-use crate::process::{Process, client_config};
+use crate::process::{Process, client_config, renewals};
 use crate::script::{ClientScript, Language, ServerScript};
 use crate::simulation::{DriverId, Rng, Server, Sim};
 use crate::trace::Trace;
@@ -182,6 +182,10 @@ impl Run {
                 self.backends[index].cut(now);
             }
             Mishap::CutClient | Mishap::CutBackend => {}
+            Mishap::Renew => {
+                let renewals = renewals(&self.plan, self.process.shards.len());
+                self.control.command(Command::Renew(renewals));
+            }
             Mishap::Drain(timeout) => {
                 self.drained.get_or_insert((now, timeout));
                 self.control.command(Command::Drain { timeout });
