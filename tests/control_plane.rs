@@ -543,20 +543,25 @@ fn each_way_to_exchange_a_file_is_seen() {
 
 #[test]
 fn files_nearby_and_files_that_are_only_read_are_no_reason_to_reload() {
-    let world = World::new("", None, 8);
+    let (world, other) = (World::new("", None, 8), World::new("", None, 8));
+    // They watch as soon as they say that they have started.
     world.line();
-    world.told_manager();
+    other.line();
     let path = |name: &str| world.folder.path().join(name);
-    std::fs::write(path("b.crt"), "x").unwrap();
-    std::fs::create_dir(path("certs")).unwrap();
-    let _ = std::fs::read(path("a.crt"));
-    world.signals.blocking_send(Signal::Reload).expect("it listens");
-    // Events come in their order: had one of those above counted, its reload would be due.
-    assert_eq!(world.causes.recv().unwrap(), Cause::Signal);
-    world.reloads.send(Ok(Reloaded::default())).unwrap();
-    world.line();
-    let (_, lines) = world.end(Ending::default());
-    assert_eq!(lines, ["INFO ended sessions_cut_off=0"]);
+    std::fs::write(path("a.crt"), "x").unwrap();
+    assert_eq!(world.causes.recv().unwrap(), Cause::Files);
+    let files = TlsFiles { files: vec![path("a.crt")], folders: vec![] };
+    world.reloads.send(Ok(Reloaded { files, ..Reloaded::default() })).unwrap();
+    // For the other one, the file nearby is its own: when it has noticed, this one would have, too.
+    std::os::unix::fs::symlink(path("b.crt"), other.folder.path().join("a.crt")).unwrap();
+    for _ in 0..3 {
+        assert_eq!(other.causes.recv().unwrap(), Cause::Files);
+        let files = TlsFiles { files: vec![other.folder.path().join("a.crt")], folders: vec![] };
+        other.reloads.send(Ok(Reloaded { files, ..Reloaded::default() })).unwrap();
+        assert_eq!(std::fs::read(path("a.crt")).unwrap(), b"x");
+        std::fs::write(path("b.crt"), "x").unwrap();
+    }
+    assert!(world.causes.try_recv().is_err());
 }
 
 #[test]

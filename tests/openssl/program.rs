@@ -1,13 +1,15 @@
 //! The real program in a folder of its own, and OpenSSL's client in front of it.
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod, KeyPair,
@@ -15,6 +17,9 @@ use rcgen::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+/// How long a line that must come may take on a busy machine before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A certificate authority, whose certificate clients trust.
 pub(crate) struct Authority {
@@ -141,7 +146,7 @@ impl Folder {
 /// The program while it serves. Its server ends each connection at once, so that each session ends.
 pub(crate) struct Program {
     child: Child,
-    log: Lines<BufReader<ChildStderr>>,
+    log: Receiver<String>,
     address: String,
     /// What it has logged before it served.
     pub(crate) warnings: Vec<String>,
@@ -169,7 +174,9 @@ impl Program {
         command.current_dir(folder.path()).args(["run", "--config", "ringwall.toml"]).args(arguments);
         command.env_remove("RINGWALL_LOG").env_remove("NOTIFY_SOCKET").stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let output = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (lines, log) = channel();
+        thread::spawn(move || output.map_while(Result::ok).try_for_each(|line| lines.send(line)));
         let (address, warnings, folder) = (String::new(), Vec::new(), folder.path().into());
         let mut program = Self { child, log, address, warnings, folder };
         let mut started = program.line();
@@ -183,7 +190,7 @@ impl Program {
     }
 
     pub(crate) fn line(&mut self) -> String {
-        self.log.next().expect("the program goes on").unwrap()
+        self.log.recv_timeout(PATIENCE).expect("the program goes on and writes what is waited for")
     }
 
     /// The next line about a closed session.
