@@ -28,9 +28,9 @@
 //! | 0 | [`pool`] | buffers for outgoing bytes, recycled |
 //! | 0 | [`metrics`] | what one shard counts, or the dispatcher |
 //! | 0 | [`files`] | reads the files that the configuration names |
+//! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
-//! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
