@@ -179,7 +179,9 @@ impl<D: Driver> Shard<D> {
         let (client_received_bytes, client_sent_bytes) = entry.session.bytes(Side::Client);
         let (server_received_bytes, server_sent_bytes) = entry.session.bytes(Side::Backend);
         let reason = entry.session.reason();
-        let failure = reason.and_then(|reason| reason.failure()).map(|failure| failure.to_string().into());
+        let failure = reason
+            .and_then(|reason| reason.failure())
+            .map(|failure| failure.in_words(crate::tls::Role::Server).to_string().into());
         let record = CloseRecord {
             client: entry.client_address,
             listener: entry.listener,

@@ -19,7 +19,7 @@ use super::policy::{Policy, Version};
 use super::resolver::Resolver;
 use super::tickets::TicketKeys;
 
-/// How a listener speaks TLS.
+/// How a listener, or a backend, speaks TLS.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What it agrees to.
@@ -116,7 +116,7 @@ impl Acceptor {
     pub fn engine(&self) -> Engine {
         let connection = UnbufferedServerConnection::new(Arc::clone(&self.config))
             .expect("only a wrong maximum fragment size fails, and none is set");
-        Engine::new(connection, Arc::clone(&self.overheard))
+        Engine::server(connection, Arc::clone(&self.overheard))
     }
 
     /// Whether a client whose first bytes are `first` brings a ticket that opens, so that its handshake can be had
@@ -168,7 +168,7 @@ impl std::error::Error for SetupError {}
 
 /// The options' clock, as rustls asks for it.
 #[derive(Debug)]
-struct Clock(fn() -> u64);
+pub(super) struct Clock(pub(super) fn() -> u64);
 
 impl TimeProvider for Clock {
     fn current_time(&self) -> Option<UnixTime> {

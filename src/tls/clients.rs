@@ -14,8 +14,8 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::x509::X509Version;
 
+use super::authorities::{Authorities, TrustError};
 use super::client_rules::ClientRules;
-use super::identity_error::IdentityError;
 use super::pem::PemFile;
 
 /// Which certificates of a client's chain must be covered by a revocation list.
@@ -67,22 +67,12 @@ impl Clients {
     ///
     /// # Errors
     /// When a file cannot be read or does not hold what it should.
-    pub fn load(auth: &ClientAuth) -> Result<Self, ClientsError> {
-        let authorities = PemFile::read(&auth.authorities, "client_ca")?.sections_of(SectionKind::Certificate)?;
-        let authorities: Vec<_> = authorities.into_iter().map(CertificateDer::from).collect();
-        let unusable = |reason| ClientsError::Unusable { role: "client_ca", path: auth.authorities.clone(), reason };
-        let mut roots = RootCertStore::empty();
-        for (index, authority) in authorities.iter().enumerate() {
-            let added = roots.add(authority.clone());
-            added.map_err(|error| unusable(format!("certificate number {} is damaged ({error})", index + 1)))?;
-        }
-        if roots.is_empty() {
-            return Err(unusable("holds no certificate; it must hold those of the authorities, in PEM".to_owned()));
-        }
+    pub fn load(auth: &ClientAuth) -> Result<Self, TrustError> {
+        let Authorities { roots, certificates: authorities } = Authorities::load(&auth.authorities, "client_ca")?;
         let impostors = (1..).zip(&authorities).filter_map(|(position, der)| Some((position, impostor(der)?)));
         let mut clients = Self {
             auth: auth.clone(),
-            roots: Arc::new(roots),
+            roots,
             impostors: impostors.collect(),
             authorities,
             revocation_lists: Vec::new(),
@@ -94,9 +84,9 @@ impl Clients {
         Ok(clients)
     }
 
-    fn read_revocation_lists(&self, path: &Path) -> Result<Vec<RevocationList>, ClientsError> {
+    fn read_revocation_lists(&self, path: &Path) -> Result<Vec<RevocationList>, TrustError> {
         let role = "client_crl";
-        let unusable = |reason| ClientsError::Unusable { role, path: path.into(), reason };
+        let unusable = |reason| TrustError::Unusable { role, path: path.into(), reason };
         let file = PemFile::read_large(path, role)?;
         let lists = file.der().map_or_else(|| file.sections_of(SectionKind::Crl), |der| Ok(vec![der]))?;
         if lists.is_empty() {
@@ -207,36 +197,3 @@ impl fmt::Debug for Clients {
         f.debug_struct("Clients").field("auth", &self.auth).finish_non_exhaustive()
     }
 }
-
-/// Why [`Clients`] cannot be had.
-#[derive(Debug)]
-pub enum ClientsError {
-    /// A file cannot be read, or is not what its kind should be.
-    File(IdentityError),
-    /// A file's contents cannot be used.
-    Unusable {
-        /// The configuration key that names it.
-        role: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl From<IdentityError> for ClientsError {
-    fn from(error: IdentityError) -> Self {
-        Self::File(error)
-    }
-}
-
-impl fmt::Display for ClientsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::Unusable { role, path, reason } => write!(f, "{role} {}: {reason}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ClientsError {}

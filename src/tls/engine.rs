@@ -13,12 +13,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError};
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::EncryptError;
 
 use super::client_verifier::identity_of;
+use super::connection::{Connection, Next, Role};
 use super::failure::Failure;
-use super::overheard::{Heard, Overheard};
+use super::overheard::{Hearing, Overheard};
 use super::summary::Summary;
 use crate::pool::{Pool, SendBuf};
 
@@ -58,7 +60,7 @@ pub struct Opened {
     pub status: OpenStatus,
 }
 
-/// One server-side TLS connection, without a socket.
+/// One TLS connection in either role, without a socket.
 ///
 /// What the caller owes it:
 /// 1. Ciphertext goes to [`Engine::open`] in the order received, all of it.
@@ -66,10 +68,9 @@ pub struct Opened {
 /// 3. [`Engine::seal`] is called only after the handshake and before [`Engine::close_notify`], with room to seal into.
 /// 4. [`Engine::release`] is called with the pool that was given to `open` before the engine is dropped.
 pub struct Engine {
-    connection: UnbufferedServerConnection,
-    overheard: Arc<Overheard>,
-    /// What this client has made the callbacks hear.
-    heard: Heard,
+    connection: Connection,
+    /// What the callbacks hear about a client; there is none in the client's role.
+    hearing: Option<Hearing>,
     /// Records not opened yet, behind `held` bytes of such as are. Empty, and not the pool's, when there is neither.
     carry: SendBuf,
     /// How many bytes at the front of the carry rustls has read and still points into: the records of a handshake
@@ -84,11 +85,22 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(connection: UnbufferedServerConnection, overheard: Arc<Overheard>) -> Self {
+    /// In the server's role: it waits for the client's hello.
+    pub(super) fn server(connection: UnbufferedServerConnection, overheard: Arc<Overheard>) -> Self {
+        Self::new(Connection::Server(connection), Some(Hearing::new(overheard)))
+    }
+
+    /// In the client's role: the hello is in the replies.
+    pub(super) fn client(connection: UnbufferedClientConnection) -> Self {
+        let mut engine = Self::new(Connection::Client(connection), None);
+        engine.drain_replies();
+        engine
+    }
+
+    fn new(connection: Connection, hearing: Option<Hearing>) -> Self {
         Self {
             connection,
-            overheard,
-            heard: Heard::default(),
+            hearing,
             carry: SendBuf::default(),
             held: 0,
             replies: Vec::new(),
@@ -235,33 +247,26 @@ impl Engine {
         plaintext: &mut impl FnMut(&mut Pool, &[u8]),
     ) -> Result<usize, Failure> {
         let mut done = 0;
-        if self.connection.is_handshaking() {
-            self.overheard.heard().certificates_until = self.heard.certificates_until;
+        if self.is_handshaking()
+            && let Some(hearing) = &self.hearing
+        {
+            hearing.remind();
         }
         loop {
-            let status = self.connection.process_tls_records(&mut records[done..]);
-            done += status.discard;
-            match status.state {
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    while let Some(Ok(record)) = traffic.next_record() {
-                        plaintext(pool, record.payload);
-                    }
-                    // A record of traffic leaves nothing else to do, which spares a second call for each.
-                    if done == records.len() {
-                        return Ok(done);
-                    }
-                }
-                Ok(ConnectionState::EncodeTlsData(mut message)) => encode(&mut message, &mut self.replies, self.closed),
-                Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
-                Ok(ConnectionState::PeerClosed) => self.peer_closed = true,
-                Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake | ConnectionState::Closed) => {
-                    break;
-                }
-                Ok(other) => unreachable!("early data is off, and there is no other state than {other:?}"),
+            let step = self.connection.step(&mut records[done..], &mut self.replies, self.closed, |bytes| {
+                plaintext(pool, bytes);
+            });
+            done += step.discard;
+            match step.next {
+                // A record of traffic leaves nothing else to do, which spares a second call for each.
+                Ok(Next::Traffic) if done == records.len() => return Ok(done),
+                Ok(Next::Traffic | Next::Again) => {}
+                Ok(Next::PeerClosed) => self.peer_closed = true,
+                Ok(Next::Idle) => break,
                 Err(error) => {
                     self.note_overheard();
-                    let mut failure = Failure::of(&error);
-                    if failure == Failure::UnknownServerName && self.heard.server_name.is_none() {
+                    let mut failure = Failure::of(&error, self.role());
+                    if failure == Failure::UnknownServerName && self.server_name().is_none() {
                         failure = Failure::NoServerName;
                     }
                     return Err(self.refuse(failure, records.len()));
@@ -281,7 +286,7 @@ impl Engine {
         if !told {
             // rustls ends some violations without an alert. A record of type 0, wherever it looks, gets one.
             let mut unacceptable = vec![0; seen + HEADER_LEN];
-            let _ = self.connection.process_tls_records(&mut unacceptable);
+            let _ = self.connection.step(&mut unacceptable, &mut self.replies, self.closed, |_| {});
             self.drain_replies();
         }
         failure.mend_alert(&mut self.replies);
@@ -291,22 +296,18 @@ impl Engine {
 
     /// Moves what rustls has queued to the replies. It reads no input meanwhile, so none needs to be shown.
     fn drain_replies(&mut self) {
-        while self.connection.wants_write() {
-            match self.connection.process_tls_records(&mut []).state {
-                Ok(ConnectionState::EncodeTlsData(mut message)) => encode(&mut message, &mut self.replies, self.closed),
-                other => unreachable!("what is queued comes first, not {other:?}"),
-            }
+        while self.connection.common().wants_write() {
+            let step = self.connection.step(&mut [], &mut self.replies, self.closed, |_| {});
+            assert!(matches!(step.next, Ok(Next::Again)), "what is queued comes first");
         }
     }
 
-    /// Takes what the callbacks have heard about this client. It must not wait for another engine, also when it is
-    /// from a second hello.
+    /// Takes what the callbacks have heard about this client.
     fn note_overheard(&mut self) {
-        if self.connection.is_handshaking() {
-            let mut heard = self.overheard.heard();
-            self.heard.server_name = heard.server_name.take().or(self.heard.server_name.take());
-            self.heard.refused = heard.refused.take().or(self.heard.refused.take());
-            self.heard.certificates_until = heard.certificates_until.take();
+        if self.is_handshaking()
+            && let Some(hearing) = &mut self.hearing
+        {
+            hearing.note();
         }
     }
 
@@ -346,10 +347,7 @@ impl Engine {
         assert!(!self.closed && !self.is_handshaking(), "sealed outside of the connection's open time");
         out.append(&self.take_replies());
         let held = &mut self.carry.data_mut()[..self.held];
-        let Ok(ConnectionState::WriteTraffic(mut traffic)) = self.connection.process_tls_records(held).state else {
-            unreachable!("the handshake is over and nothing is queued");
-        };
-        match traffic.encrypt(plaintext, out.room_mut()) {
+        match self.connection.encrypt(held, plaintext, out.room_mut()) {
             Ok(written) => {
                 out.fill(written);
                 Ok(())
@@ -373,38 +371,43 @@ impl Engine {
     }
 
     /// Puts a close_notify into the replies, after which nothing more is sent; once, and not after a failure, which
-    /// has its own alert. In the middle of a handshake it goes out as the protocol allows at that point, which in a
-    /// resumed TLS 1.2 handshake is not at all.
+    /// has its own alert. In the middle of a handshake the server's goes out as the protocol allows at that point, which
+    /// in a resumed TLS 1.2 handshake is not at all; the client just leaves.
     pub fn close_notify(&mut self) {
         if self.closed || self.failure.is_some() {
             return;
         }
         let held = &mut self.carry.data_mut()[..self.held];
-        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = self.connection.process_tls_records(held).state {
-            // Without room it is queued, from where the replies get it.
-            let _ = traffic.queue_close_notify(&mut []);
+        if self.connection.queue_close_notify(held) {
             self.drain_replies();
-        } else if !self.is_encrypting() {
+        } else if self.role() == Role::Server && !self.is_encrypting() {
             self.replies.extend_from_slice(&PLAIN_CLOSE_NOTIFY);
         }
         self.closed = true;
     }
 
-    /// Whether what we send in the middle of a handshake is encrypted already.
+    /// Whether what a server sends in the middle of a handshake is encrypted already.
     fn is_encrypting(&self) -> bool {
-        match self.connection.protocol_version() {
+        let connection = self.connection.common();
+        match connection.protocol_version() {
             None => false,
             // From the ServerHello on, which is where the group is settled.
-            Some(rustls::ProtocolVersion::TLSv1_3) => self.connection.negotiated_key_exchange_group().is_some(),
+            Some(rustls::ProtocolVersion::TLSv1_3) => connection.negotiated_key_exchange_group().is_some(),
             // A full handshake ends with our first encrypted message; a resumed one starts with it.
-            Some(_) => self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+            Some(_) => connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
         }
+    }
+
+    /// Which part we play.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.connection.role()
     }
 
     /// Whether the handshake is still under way.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.connection.common().is_handshaking()
     }
 
     /// Whether the peer has sent close_notify: nothing it sends from there on counts.
@@ -416,20 +419,21 @@ impl Engine {
     /// What the handshake agreed on, once it is over.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
-        Summary::of(&self.connection, self.heard.server_name.as_deref())
+        Summary::of(self.connection.common(), self.server_name())
     }
 
-    /// The name that the client asked for, in lower case, as soon as its ClientHello is read.
+    /// The name that a client asked for, in lower case, as soon as its ClientHello is read.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
-        self.heard.server_name.as_deref()
+        self.hearing.as_ref()?.heard.server_name.as_deref()
     }
 
-    /// Who the client is, as its certificate says: once that is verified, also when the rules then refuse it.
+    /// Who a client is, as its certificate says: once that is verified, also when the rules then refuse it.
     #[must_use]
     pub fn client_identity(&self) -> Option<Box<str>> {
-        let certificate = self.connection.peer_certificates().and_then(<[_]>::first);
-        certificate.and_then(identity_of).or_else(|| self.heard.refused.clone())
+        let hearing = self.hearing.as_ref()?;
+        let certificate = self.connection.common().peer_certificates().and_then(<[_]>::first);
+        certificate.and_then(identity_of).or_else(|| hearing.heard.refused.clone())
     }
 
     /// Gives the carry back to the pool that it came from and drops what is in it. The engine is good for nothing
@@ -445,6 +449,7 @@ impl Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
+            .field("role", &self.role())
             .field("handshaking", &self.is_handshaking())
             .field("carried_bytes", &self.carried_bytes())
             .field("replies_bytes", &self.replies.len())
@@ -457,18 +462,6 @@ impl fmt::Debug for Engine {
 
 /// An alert record: level warning, close_notify (RFC 8446, section 6).
 const PLAIN_CLOSE_NOTIFY: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x01, 0x00];
-
-/// Appends a queued message to `replies`, or drops it when nothing may follow what was sent.
-fn encode(message: &mut EncodeTlsData<'_, ServerConnectionData>, replies: &mut Vec<u8>, closed: bool) {
-    let start = replies.len();
-    if let Err(EncodeError::InsufficientSize(needed)) = message.encode(&mut []) {
-        replies.resize(start + needed.required_size, 0);
-        message.encode(&mut replies[start..]).expect("the room is what was asked for");
-    }
-    if closed {
-        replies.truncate(start);
-    }
-}
 
 /// The length of the record at the front of `bytes`, or of its header while that is not complete.
 fn record_len(bytes: &[u8]) -> usize {

@@ -1,4 +1,4 @@
-//! Telling a client that speaks plain RESP from one that speaks TLS, by its first bytes.
+//! Telling a peer that speaks plain RESP from one that speaks TLS, by its first bytes.
 
 /// Whether a connection's first bytes are plain RESP: the start of an array of bulk strings or of an inline command,
 /// and neither a TLS record nor an SSL 2 hello.
@@ -19,12 +19,19 @@ pub fn looks_like_plaintext(first: &[u8]) -> bool {
     }
 }
 
+/// Whether a server's first bytes are plain text: RESP, HTTP or a banner of whatever kind. Each begins with a printable
+/// character, and no TLS record does.
+#[must_use]
+pub fn is_plaintext_reply(first: &[u8]) -> bool {
+    first.first().is_some_and(|byte| (b' '..=b'~').contains(byte))
+}
+
 /// The longest command name and a space fit; arguments behind it may be anything.
 const INLINE_BYTES_LOOKED_AT: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::looks_like_plaintext;
+    use super::{is_plaintext_reply, looks_like_plaintext};
 
     #[test]
     fn a_resp_array_an_inline_command_and_http_are_plaintext() {
@@ -47,6 +54,18 @@ mod tests {
             b"SSH\x01\x02",
         ] {
             assert!(!looks_like_plaintext(first), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_is_plaintext_or_a_tls_record() {
+        for first in [&b"-ERR unknown command\r\n"[..], b"-", b"+OK\r\n", b"HTTP/1.1 400 Bad Request\r\n", b"SSH-2.0-x"]
+        {
+            assert!(is_plaintext_reply(first), "{first:?}");
+        }
+        // Change cipher spec, alert, handshake, application data.
+        for first in [&[0x14, 0x03, 0x03][..], &[0x15], &[0x16, 0x03, 0x03, 0x00, 0x7a], &[0x17], b""] {
+            assert!(!is_plaintext_reply(first), "{first:?}");
         }
     }
 }

@@ -3,8 +3,9 @@
 //! An [`Identity`] is a certificate chain and its key, read and checked once; [`Credentials`] are all that one listener
 //! has read from files, with [`Clients`] for those it lets in. An [`Acceptor`] belongs to one shard and
 //! one listener; it parses the key again and owns its own configuration and ticket keys, so that a handshake touches
-//! no memory that another shard writes. An [`Engine`] is one connection: ciphertext in, plaintext and ready ciphertext
-//! out.
+//! no memory that another shard writes. A [`Connector`] is its counterpart towards one server, with
+//! [`BackendCredentials`] for [`Credentials`] and [`Servers`] for [`Clients`]. An [`Engine`] is one connection, in
+//! either [`Role`]: ciphertext in, plaintext and ready ciphertext out.
 //!
 //! Nothing here knows a file descriptor, a timer, a thread or a log. The one clock is the wall clock, which a
 //! handshake needs to date its tickets; tests replace it through [`Options`]. No secret and no payload byte appears in
@@ -13,10 +14,13 @@
 //! Read `tests/tls/traffic.rs` first.
 
 mod acceptor;
+mod authorities;
 mod certificate;
 mod client_rules;
 mod client_verifier;
 mod clients;
+mod connection;
+mod connector;
 mod credentials;
 mod engine;
 mod failure;
@@ -31,24 +35,31 @@ mod pem;
 mod policy;
 mod randomness;
 mod resolver;
+mod server_verifier;
+mod servers;
+mod sessions;
 mod suites;
 mod summary;
 mod ticket_secret;
 mod tickets;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
+pub use authorities::TrustError;
 pub use certificate::Identity;
 pub use client_rules::ClientRules;
-pub use clients::{ClientAuth, Clients, ClientsError, Coverage};
+pub use clients::{ClientAuth, Clients, Coverage};
+pub use connection::Role;
+pub use connector::{Connector, ServerName};
 pub use credentials::Credentials;
 pub use engine::{Engine, OpenStatus, Opened};
-pub use failure::Failure;
-pub use first_bytes::looks_like_plaintext;
+pub use failure::{Failure, InWords};
+pub use first_bytes::{is_plaintext_reply, looks_like_plaintext};
 pub use groups::Group;
 pub use identity_error::{IdentityError, IdentityWarning};
 pub use key_log::KeyLogFile;
 pub use policy::{Policy, Version};
 pub use randomness::{random_seed, warm_up};
+pub use servers::{BackendCredentials, ServerAuth, Servers};
 pub use suites::CipherSuite;
 pub use summary::Summary;
 pub use ticket_secret::TicketSecret;

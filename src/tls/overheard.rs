@@ -1,6 +1,6 @@
 //! What rustls tells its callbacks and keeps from whoever drives the connection.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the callbacks of one acceptor have heard during the engine's current call into rustls.
 ///
@@ -24,5 +24,30 @@ pub(super) struct Heard {
 impl Overheard {
     pub(super) fn heard(&self) -> MutexGuard<'_, Heard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One engine's part in it: what its own client has made the callbacks hear.
+pub(super) struct Hearing {
+    overheard: Arc<Overheard>,
+    pub(super) heard: Heard,
+}
+
+impl Hearing {
+    pub(super) fn new(overheard: Arc<Overheard>) -> Self {
+        Self { overheard, heard: Heard::default() }
+    }
+
+    /// Before a call into rustls in which callbacks may run: puts back what they must know.
+    pub(super) fn remind(&self) {
+        self.overheard.heard().certificates_until = self.heard.certificates_until;
+    }
+
+    /// After it: takes what they have heard. It must not wait for another engine, also when it is from a second hello.
+    pub(super) fn note(&mut self) {
+        let mut heard = self.overheard.heard();
+        self.heard.server_name = heard.server_name.take().or(self.heard.server_name.take());
+        self.heard.refused = heard.refused.take().or(self.heard.refused.take());
+        self.heard.certificates_until = heard.certificates_until.take();
     }
 }

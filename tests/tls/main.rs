@@ -12,5 +12,6 @@ mod pieces;
 mod policy;
 mod resumption;
 mod stapling;
+mod servers;
 mod support;
 mod traffic;
