@@ -121,8 +121,8 @@ impl Bench {
     /// Runs the data plane in this process, where its allocations can be counted.
     fn count_allocations(&self, verdict: &mut Verdict) {
         let file = self.credentials.write("ringwall.toml", &proxy::config(&self.backend, self.cores, COALESCE));
-        let (config, identities) = Config::load(&file, &self.machine).expect("a valid configuration");
-        let plane = DataPlane::start(&config, identities).expect("the data plane starts");
+        let (config, keyring) = Config::load(&file, &self.machine).expect("a valid configuration");
+        let plane = DataPlane::start(&config, keyring).expect("the data plane starts");
         let mut load = self.connect(plane.listening[0]);
         load.run_until_answered(self.requests);
         let (mut outside, mut windows) = (u64::MAX, 0);

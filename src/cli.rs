@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Coalesce, Config, Limits, LogFormat, LogLevel, Tls, show_duration, show_size};
+use crate::config::{BackendTls, Coalesce, Config, Limits, LogFormat, LogLevel, Tls, show_duration, show_size};
 use crate::hex;
-use crate::tls::{ClientAuth, ClientRules, Coverage, Version};
+use crate::tls::{ClientAuth, ClientRules, Coverage, Policy, ServerAuth, Version};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -52,7 +52,10 @@ impl fmt::Display for Plan<'_> {
             row(f, "bind", listener.bind)?;
             row(f, "backend", backend)?;
             row(f, "max_connections", listener.max_connections)?;
-            write_tls(f, &listener.tls)?;
+            match &listener.tls {
+                None => row(f, "tls", "none: clients speak plain text")?,
+                Some(tls) => write_tls(f, tls)?,
+            }
         }
         for backend in &config.backends {
             writeln!(f, "backend {}", backend.name)?;
@@ -63,6 +66,13 @@ impl fmt::Display for Plan<'_> {
                 } else {
                     row(f, "server", format_args!("{} at {address}", server.name))?;
                 }
+                if let Some(name) = &server.server_name {
+                    row(f, "server_name", name)?;
+                }
+            }
+            match &backend.tls {
+                None => row(f, "tls", "none: servers are spoken to in plain text")?,
+                Some(tls) => write_backend_tls(f, tls)?,
             }
         }
         writeln!(f, "runtime")?;
@@ -96,13 +106,7 @@ fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
     }
     row(f, "strict_sni", tls.policy.strict_sni)?;
     let policy = &tls.policy;
-    let versions =
-        Version::ALL.into_iter().filter(|&version| policy.speaks(version)).map(|version| version.to_string());
-    row(f, "tls versions", joined(versions))?;
-    for suite in &policy.cipher_suites {
-        row(f, "cipher suite", suite.name())?;
-    }
-    row(f, "groups", joined(policy.groups.iter().map(|group| group.name().to_owned())))?;
+    write_policy(f, policy)?;
     if !policy.alpn.is_empty() {
         row(f, "alpn", joined(policy.alpn.iter().map(ToString::to_string)))?;
     }
@@ -113,6 +117,33 @@ fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
         None => row(f, "client_auth", "none"),
         Some(auth) => write_client_auth(f, auth),
     }
+}
+
+fn write_policy(f: &mut fmt::Formatter<'_>, policy: &Policy) -> fmt::Result {
+    let versions =
+        Version::ALL.into_iter().filter(|&version| policy.speaks(version)).map(|version| version.to_string());
+    row(f, "tls versions", joined(versions))?;
+    for suite in &policy.cipher_suites {
+        row(f, "cipher suite", suite.name())?;
+    }
+    row(f, "groups", joined(policy.groups.iter().map(|group| group.name().to_owned())))
+}
+
+fn write_backend_tls(f: &mut fmt::Formatter<'_>, tls: &BackendTls) -> fmt::Result {
+    let (verify, ca) = match &tls.auth {
+        ServerAuth::Full(ca) => ("full", Some(ca)),
+        ServerAuth::Chain(ca) => ("ca", Some(ca)),
+        ServerAuth::None => ("none", None),
+    };
+    row(f, "verify", verify)?;
+    if let Some(ca) = ca {
+        row(f, "ca", ca.display())?;
+    }
+    if let Some(pair) = &tls.identity {
+        row(f, "certificate", pair.certificate.display())?;
+        row(f, "private key", pair.private_key.display())?;
+    }
+    write_policy(f, &tls.policy)
 }
 
 fn write_client_auth(f: &mut fmt::Formatter<'_>, auth: &ClientAuth) -> fmt::Result {

@@ -84,11 +84,13 @@ pub struct CloseRecord {
     pub server: Option<u16>,
     /// Our port towards the server: what the server's CLIENT LIST shows.
     pub server_local_port: Option<u16>,
-    /// What the handshake agreed on, if it was completed.
+    /// What the handshake with the client agreed on, if it was completed.
     pub tls: Option<Summary>,
+    /// What the handshake with the server agreed on, if it was completed.
+    pub server_tls: Option<Summary>,
     /// Who the client is, as its verified certificate says; also when it was refused for that.
     pub client_identity: Option<Box<str>>,
-    /// How long the handshake took, if it was completed.
+    /// How long the handshake with the client took, if it was completed.
     pub handshake: Option<Duration>,
     /// From accept to close.
     pub duration: Duration,
@@ -96,9 +98,9 @@ pub struct CloseRecord {
     pub client_received_bytes: u64,
     /// Bytes to the client, as on the wire.
     pub client_sent_bytes: u64,
-    /// Bytes from the server.
+    /// Bytes from the server, as on the wire.
     pub server_received_bytes: u64,
-    /// Bytes to the server.
+    /// Bytes to the server, as on the wire.
     pub server_sent_bytes: u64,
     /// Why it ended: a [`CloseReason`](crate::session::close::CloseReason)'s label.
     pub reason: &'static str,

@@ -1,5 +1,6 @@
 //! ringwall is a TLS-terminating reverse proxy for Valkey and Redis on Linux's io_uring. Clients speak TLS to it; it
-//! speaks plain RESP, over TCP or a unix socket, to the server. This page is its architecture: read it first.
+//! speaks plain RESP, over TCP or a unix socket, to the server. Each side may be either, too: servers can speak TLS, and
+//! clients plain RESP. This page is its architecture: read it first.
 //!
 //! # Bird's eye
 //!
@@ -58,16 +59,21 @@
 //! less loaded, the socket's number goes into that shard's mailbox, and its doorbell rings if it sleeps. The shard
 //! gives the session a slot and arms a receive. The handshake's messages are served after the data of other sessions,
 //! within a budget, the newest first in a storm. When it is complete, a ticket leaves at once and the server is
-//! dialled. From there bytes are relayed one to one; no command is parsed, so every command works.
+//! dialled; for a client without TLS, as soon as it is accepted. With a server that speaks TLS hands are shaken within
+//! the same budget and the time of the attempt; while that may fail, what the client says is held back, so that the
+//! next server gets all of it. From there bytes are relayed one to one; no command is parsed, so every command works.
 //!
-//! Client bytes are decrypted in the receive buffer and appended to the server's send buffer: the one copy. Server
-//! bytes join the client's cork, or pass it when they are large, and are sealed straight from where they lie. At the
-//! end of a turn each side that has bytes and no send in flight gets one send. While a send is in flight, it is the
-//! cork: what comes meanwhile leaves with the next.
+//! Each side of a session is a transport, TLS or plain, and the relay between them knows only plaintext. Client bytes
+//! are decrypted in the receive buffer and appended to the server's send buffer: the one copy. Server bytes join the
+//! client's cork, or pass it when they are large, and are sealed straight from where they lie. Where the server speaks
+//! TLS, the same is done to the bytes of either direction; where the client does not, its bytes are appended as they
+//! came. At the end of a turn each side that has bytes and no send in flight gets one send. While a send is in flight,
+//! it is the cork: what comes meanwhile leaves with the next.
 //!
 //! A session ends when both sides are over: an orderly end is carried to the other side with what preceded it, and a
-//! failure of the server stays visible to the client as a cut without close_notify. The slot is free again when the
-//! last operation in flight has come home. One [`CloseRecord`](events::CloseRecord) tells the story to the log.
+//! failure of the server stays visible to the client as a cut without close_notify; a TLS server that ends without
+//! close_notify has failed. The slot is free again when the last operation in flight has come home. One
+//! [`CloseRecord`](events::CloseRecord) tells the story to the log.
 //!
 //! # A reload
 //!
@@ -95,7 +101,9 @@
 //!
 //! # Lexicon
 //!
-//! *Side*: client or backend of a session. *Ciphertext* and *plaintext*: before and after TLS on the client's side.
+//! *Side*: client or backend of a session. *Leg*: what a session knows of a side. *Transport*: what a side speaks.
+//! *Role*: which part of TLS we play, the server's towards clients and the client's towards servers. *Acceptor* and
+//! *connector*: what makes the TLS of either. *Ciphertext* and *plaintext*: before and after TLS on whichever side.
 //! *Cork*: plaintext gathered during one turn. *Turn*: one pass of a loop, from one enter of the kernel to the next.
 //! *Settle*: carry out what a session asks for at the end of a turn. *Lease*: a filled receive buffer on loan.
 //! *Room*: free bytes at the end of a buffer. *Drain*: end in good order, losing nothing that is owed.

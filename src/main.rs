@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ringwall::cli::{Cli, Command, ConfigFile, Plan};
-use ringwall::config::{Config, Machine, raise_open_files};
+use ringwall::config::{Config, Keyring, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
 use ringwall::io::sys;
 use ringwall::server::{self, StartError};
-use ringwall::tls::Credentials;
 
 /// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
 const FAILED: u8 = 1;
@@ -44,7 +43,7 @@ impl Failure {
 }
 
 /// Reads the configuration and what it names, as far as the command line allows it.
-fn load(file: &ConfigFile) -> Result<(Config, Vec<Credentials>), Failure> {
+fn load(file: &ConfigFile) -> Result<(Config, Keyring), Failure> {
     let loaded = Config::load(&file.config, &Machine::of_this_process()).map_err(Failure::of)?;
     loaded.0.check_key_log(file.unsafe_key_log).map_err(Failure::of)?;
     Ok(loaded)
@@ -72,14 +71,14 @@ fn print(text: &str) -> io::Result<()> {
 }
 
 fn run(file: &ConfigFile) -> Result<(), Failure> {
-    let (config, credentials) = load(file)?;
+    let (config, keyring) = load(file)?;
     let filter = LogFilter::from_environment().map_err(Failure::of)?;
     let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
     raise_open_files(config.open_files_max())
         .map_err(|error| Failure::of(format!("the limit of open files cannot be raised: {error}")))?;
     let logging = Logging::start(&config.log, filter, io::stderr())
         .map_err(|error| Failure::of(StartError::Thread { name: "log".to_owned(), error }))?;
-    let ending = server::run(&config, credentials, &logging, notifier).map_err(|error| match error {
+    let ending = server::run(&config, keyring, &logging, notifier).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
         StartError::Bind { .. }
         | StartError::Tls { .. }

@@ -14,12 +14,14 @@ pub struct Tally {
     pub closed_at_limit: u64,
     /// Clients that came faster than the listener's rates allow, closed without a word.
     pub closed_at_rate: u64,
-    /// Handshakes completed.
+    /// Handshakes with clients completed.
     pub handshakes: u64,
     /// Handshakes not begun, because the client was gone or its time was over when their turn came.
     pub handshakes_abandoned: u64,
     /// Handshakes ended to make room for newer ones.
     pub handshakes_displaced: u64,
+    /// Handshakes with servers completed.
+    pub backend_handshakes: u64,
     /// TLS records opened.
     pub records_opened: u64,
     /// Flushes of a cork at the end of a batch of completions.
@@ -64,6 +66,7 @@ impl std::ops::AddAssign for Tally {
         self.handshakes += other.handshakes;
         self.handshakes_abandoned += other.handshakes_abandoned;
         self.handshakes_displaced += other.handshakes_displaced;
+        self.backend_handshakes += other.backend_handshakes;
         self.records_opened += other.records_opened;
         self.flushes_batch_end += other.flushes_batch_end;
         self.flushes_threshold += other.flushes_threshold;

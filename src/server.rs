@@ -5,6 +5,7 @@
 //! dispatcher stops first, the shards drain, the control plane sees the last one out.
 
 mod listener_tls;
+mod plans;
 mod reload;
 
 use std::fmt;
@@ -23,8 +24,9 @@ use tokio::sync::oneshot;
 
 pub use self::reload::Reloader;
 
-use self::listener_tls::{Common, ListenerTls};
-use crate::config::{self, Coalesce, Config, TlsFiles};
+use self::listener_tls::Common;
+use self::plans::{BackendPlan, ListenerPlan};
+use crate::config::{Coalesce, Config, Keyring, TlsFiles};
 use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
@@ -36,7 +38,7 @@ use crate::metrics::Tally;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
-use crate::tls::{self, Credentials, SetupError};
+use crate::tls::{self, SetupError};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -75,10 +77,10 @@ pub enum StartError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// TLS cannot be set up with a listener's certificate and key.
+    /// TLS cannot be set up with the certificate and key of a listener or a backend.
     Tls {
-        /// The listener's name.
-        listener: Box<str>,
+        /// Which it is, with its name.
+        of: Box<str>,
         /// Why.
         error: SetupError,
     },
@@ -115,7 +117,7 @@ impl fmt::Display for StartError {
                     Some(_) | None => Ok(()),
                 }
             }
-            Self::Tls { listener, error } => write!(f, "listener \"{listener}\": {error}"),
+            Self::Tls { of, error } => write!(f, "{of}: {error}"),
             Self::KeyLog { path, error } => write!(f, "log.key_log {}: cannot be opened: {error}", path.display()),
             Self::Thread { name, error } => {
                 write!(f, "the thread \"{name}\" cannot be started: {error}")?;
@@ -144,13 +146,8 @@ impl From<io::Error> for StartError {
 ///
 /// # Errors
 /// Why nothing was started.
-pub fn run(
-    config: &Config,
-    credentials: Vec<Credentials>,
-    logging: &Logging,
-    notifier: Notifier,
-) -> Result<Ending, StartError> {
-    let data_plane = DataPlane::start(config, credentials)?;
+pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notifier) -> Result<Ending, StartError> {
+    let data_plane = DataPlane::start(config, keyring)?;
     let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
     let orders = Orders {
         // A dispatcher that takes no more commands is about to end.
@@ -213,14 +210,14 @@ impl Commands {
 }
 
 impl DataPlane {
-    /// Binds the listeners and starts all threads; `credentials` are the listeners', in their order. Clients are accepted when this returns.
+    /// Binds the listeners and starts all threads. Clients are accepted when this returns.
     ///
     /// # Errors
     /// Why nothing was started.
-    pub fn start(config: &Config, credentials: Vec<Credentials>) -> Result<Self, StartError> {
+    pub fn start(config: &Config, keyring: Keyring) -> Result<Self, StartError> {
         probe().map_err(StartError::Unavailable)?;
         let common = Common::new(config)?;
-        let blueprint = Arc::new(Blueprint::of(config, credentials, &common));
+        let blueprint = Arc::new(Blueprint::of(config, keyring, &common));
         let sockets = bind(config, &blueprint.socket)?;
         let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
         let listening =
@@ -286,7 +283,7 @@ fn bind(config: &Config, options: &SocketOptions) -> Result<Vec<Fd>, StartError>
 #[derive(Debug)]
 struct Blueprint {
     listeners: Vec<ListenerPlan>,
-    backends: Vec<shard::Backend>,
+    backends: Vec<BackendPlan>,
     session: session::Options,
     socket: SocketOptions,
     slots: u32,
@@ -294,25 +291,18 @@ struct Blueprint {
     handshakes_max: usize,
 }
 
-#[derive(Debug)]
-struct ListenerPlan {
-    tls: ListenerTls,
-    backend: u16,
-}
-
 impl Blueprint {
-    /// `credentials` are the listeners', in their order.
-    fn of(config: &Config, credentials: Vec<Credentials>, common: &Common) -> Self {
-        let listeners = config.listeners.iter().zip(credentials).map(|(listener, credentials)| {
-            let tls = ListenerTls::new(&listener.name, &listener.tls, credentials, common);
-            ListenerPlan { tls, backend: index(listener.backend) }
-        });
+    fn of(config: &Config, keyring: Keyring, common: &Common) -> Self {
+        let listeners = config.listeners.iter().zip(keyring.listeners);
+        let listeners = listeners.map(|(listener, credentials)| ListenerPlan::of(listener, credentials, common));
         let listeners = listeners.collect();
+        let backends = config.backends.iter().zip(keyring.backends);
+        let backends = backends.map(|(backend, credentials)| BackendPlan::of(backend, credentials)).collect();
         let limits = &config.limits;
         let refusals = u32::try_from(dispatcher::REFUSALS_MAX).unwrap_or(u32::MAX);
         Self {
             listeners,
-            backends: config.backends.iter().map(backend).collect(),
+            backends,
             session: session_options(config),
             socket: SocketOptions {
                 keepalive_seconds: limits.tcp_keepalive.map(|idle| u32::try_from(idle.as_secs()).unwrap_or(u32::MAX)),
@@ -326,16 +316,6 @@ impl Blueprint {
             handshakes_max: limits.max_handshakes as usize,
         }
     }
-}
-
-/// The configuration bounds every list to far less than 16 bits can number.
-fn index(wide: usize) -> u16 {
-    u16::try_from(wide).expect("lists of the configuration have at most 1024 entries")
-}
-
-fn backend(backend: &config::Backend) -> shard::Backend {
-    let servers = backend.servers.iter().map(|server| server.address.clone()).collect();
-    shard::Backend { name: backend.name.to_string(), servers }
 }
 
 fn session_options(config: &Config) -> session::Options {
@@ -392,7 +372,7 @@ impl Starting {
         let (dispatcher, dispatcher_ring) = mpsc::channel();
         let (blueprint, dispatcher_doorbell) = (Arc::clone(blueprint), dispatcher_doorbell.clone());
         spawn(format!("shard-{id}"), Some(core), ends.clone(), move || {
-            let (driver, listeners) = match shard_parts(&blueprint) {
+            let (driver, listeners, backends) = match shard_parts(&blueprint) {
                 Ok(parts) => parts,
                 Err(error) => {
                     let _ = ready_sender.send(Err(error));
@@ -419,7 +399,6 @@ impl Starting {
                 events,
                 meter: BusyMeter::default(),
             };
-            let backends = blueprint.backends.clone();
             drop(blueprint);
             End::Shard(Shard::new(options, driver, links, listeners, backends).run())
         })?;
@@ -441,15 +420,15 @@ impl Starting {
 }
 
 /// What a shard makes on its own thread: its ring, and its own copy of every key.
-fn shard_parts(blueprint: &Blueprint) -> Result<(Uring, Vec<shard::Listener>), StartError> {
+type ShardParts = (Uring, Vec<shard::Listener>, Vec<shard::Backend>);
+
+fn shard_parts(blueprint: &Blueprint) -> Result<ShardParts, StartError> {
     tls::warm_up();
     let session = Rc::new(blueprint.session.clone());
-    let listeners = blueprint.listeners.iter().map(|plan| {
-        Ok(shard::Listener { acceptor: plan.tls.acceptor()?, backend: plan.backend, session: Rc::clone(&session) })
-    });
-    let listeners = listeners.collect::<Result<Vec<_>, StartError>>()?;
+    let listeners = blueprint.listeners.iter().map(|plan| plan.build(&session)).collect::<Result<_, _>>()?;
+    let backends = blueprint.backends.iter().map(BackendPlan::build).collect::<Result<_, _>>()?;
     let driver = Uring::new(&shard_ring(blueprint.slots)).map_err(StartError::Unavailable)?;
-    Ok((driver, listeners))
+    Ok((driver, listeners, backends))
 }
 
 /// Room for what the sessions of a shard can complete at once: a send and an end of stream on each side. Beyond the

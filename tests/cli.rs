@@ -115,6 +115,7 @@ listener public
 backend valkey
   server              127.0.0.1:6379
   server              unix:/run/valkey.sock
+  tls                 none: servers are spoken to in plain text
 runtime
   shards              2
   cores               N, N
@@ -156,6 +157,28 @@ fn a_host_name_is_shown_with_its_address() {
         "{}",
         printed.output
     );
+}
+
+#[test]
+fn either_side_is_told_what_it_speaks() {
+    let listener = "tls = { certificate = \"server.crt\", private_key = \"server.key\" }";
+    let servers = "servers = [\"127.0.0.1:6379\", \"unix:/run/valkey.sock\"]";
+    let tls = "tls = { ca = \"server.crt\", server_name = \"cache.example\", certificate = \"server.crt\", \
+               private_key = \"server.key\", cipher_suites = [\"TLS_AES_128_GCM_SHA256\"], min_version = \"1.3\", \
+               require_pq = true }";
+    let config = CONFIG.replace(listener, "plain = true").replace(servers, &format!("{servers}\n{tls}"));
+    let printed = printed(&mut ringwall(folder_with(&config).path(), &["check", "--config", "ringwall.toml"]));
+    for block in [
+        "  max_connections     100\n  tls                 none: clients speak plain text\nbackend valkey\n",
+        "  server              127.0.0.1:6379\n  server_name         cache.example\n  \
+         server              unix:/run/valkey.sock\n  server_name         cache.example\n  \
+         verify              full\n  ca                  server.crt\n  certificate         server.crt\n  \
+         private key         server.key\n  tls versions        1.3\n  cipher suite        TLS_AES_128_GCM_SHA256\n  \
+         groups              X25519MLKEM768\nruntime\n",
+    ] {
+        assert!(printed.output.contains(block), "{}\n{}", printed.output, printed.errors);
+    }
+    assert_eq!((printed.code, &*printed.errors), (Some(0), ""));
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use proptest::prelude::*;
-use ringwall::config::{Config, Machine};
-use ringwall::tls::Credentials;
+use ringwall::config::{Config, Keyring, Machine};
 use tempfile::TempDir;
 
 mod config_support;
@@ -28,7 +27,7 @@ fn an_unknown_key_is_told_the_nearest_known_one() {
         ("[limit]\nx = 1", "9: limit: unknown key; did you mean \"limits\"?"),
         ("[coalesce]\nfoo = 1", "10: coalesce.foo: unknown key; known here: bytes"),
         ("[log]\ncolour = true", "10: log.colour: unknown key; known here: format, level, sessions, key_log"),
-        ("weights = [1]", "9: backend.weights: unknown key; known here: name, servers"),
+        ("weights = [1]", "9: backend.weights: unknown key; known here: name, servers, tls"),
     ] {
         assert_eq!(refusal_of_minimal_and(text), message);
     }
@@ -209,7 +208,8 @@ fn what_a_listener_or_backend_lacks_is_named_at_its_header() {
         ("backend = \"valkey\"", "1: listener.backend: is missing: the name of a [[backend]]"),
         (
             "tls = { certificate = \"server.crt\", private_key = \"server.key\" }",
-            "1: listener.tls: is missing: { certificate = \"server.crt\", private_key = \"server.key\" }",
+            "1: listener.tls: is missing: { certificate = \"server.crt\", private_key = \"server.key\" }; or write plain = true \
+             for clients that speak no TLS",
         ),
         (", private_key = \"server.key\"", "4: listener.tls.private_key: is missing: a file in PEM form"),
         ("name = \"valkey\"", "6: backend.name: is missing: the word that listeners use for it, such as \"valkey\""),
@@ -395,7 +395,7 @@ fn folder_with_minimal() -> TempDir {
     folder
 }
 
-fn load_from(folder: &TempDir) -> Result<(Config, Vec<Credentials>), String> {
+fn load_from(folder: &TempDir) -> Result<(Config, Keyring), String> {
     Config::load(&folder.path().join("ringwall.toml"), &machine()).map_err(|error| error.to_string())
 }
 
@@ -425,8 +425,9 @@ fn a_file_that_cannot_be_read_is_named() {
 fn the_files_that_the_configuration_names_are_loaded() {
     let folder = folder_with_minimal();
     write_identity(folder.path());
-    let (config, identities) = load_from(&folder).unwrap();
-    assert_eq!((config.warnings.len(), identities.len()), (0, 1), "{:?}", config.warnings);
+    let (config, keyring) = load_from(&folder).unwrap();
+    assert_eq!((config.warnings.len(), keyring.listeners.len()), (0, 1), "{:?}", config.warnings);
+    assert!(keyring.listeners[0].is_some() && keyring.backends[0].is_none());
 }
 
 #[test]
@@ -536,7 +537,7 @@ fn a_folder_of_certificates_says_what_it_lacks() {
     std::fs::write(certs.join("notes.txt"), "").unwrap();
     expect("FOLDER/certs: holds no certificate: NAME.crt (or .cer, .pem) with NAME.key, or NAME.pem with both");
     write_identity(&certs);
-    assert_eq!(load_from(&folder).unwrap().1.len(), 1);
+    assert_eq!(load_from(&folder).unwrap().1.listeners.len(), 1);
     std::fs::rename(certs.join("server.key"), certs.join("another.key")).unwrap();
     expect("FOLDER/certs/server.crt: its key is not there: FOLDER/certs/server.key");
     std::fs::rename(certs.join("server.crt"), certs.join("server.pem")).unwrap();

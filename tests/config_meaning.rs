@@ -20,7 +20,7 @@ fn parse(text: &str) -> Result<Config, String> {
 /// The minimal file's listener with `keys` in its `tls` table.
 fn policy_of(keys: &str) -> Policy {
     let text = MINIMAL.replacen("private_key = \"server.key\"", &format!("private_key = \"server.key\", {keys}"), 1);
-    parse(&text).expect("valid keys").listeners.remove(0).tls.policy
+    parse(&text).expect("valid keys").listeners.remove(0).tls.expect("a listener with TLS").policy
 }
 
 fn pair(certificate: &str, private_key: &str) -> Pair {
@@ -60,20 +60,20 @@ fn the_least_that_starts_means_the_defaults() {
             name: "127.0.0.1:6380".into(),
             bind: "127.0.0.1:6380".parse().unwrap(),
             backend: 0,
-            tls: Tls {
+            tls: Some(Tls {
                 certificates: vec![pair("/etc/server.crt", "/etc/server.key")],
                 cert_dir: None,
                 policy: Policy::default(),
                 client_auth: None,
                 ticket_secret: None,
-            },
+            }),
             max_connections: 10_000,
             rates: Rates { total: None, per_source: None },
         }]
     );
     let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
-    let servers = vec![Server { name: "127.0.0.1:6379".into(), address }];
-    assert_eq!(config.backends, [Backend { name: "valkey".into(), servers }]);
+    let servers = vec![Server { name: "127.0.0.1:6379".into(), address, server_name: None }];
+    assert_eq!(config.backends, [Backend { name: "valkey".into(), tls: None, servers }]);
     assert_eq!(config.runtime, Runtime { cores: vec![0, 1, 2, 3], dispatcher_core: None });
     assert_eq!(
         config.limits,
@@ -128,7 +128,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 49);
+    assert_eq!(keys, 60);
 }
 
 #[test]
@@ -186,12 +186,17 @@ sessions = false
     .unwrap();
     let [public, second] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((&*public.name, public.backend, public.max_connections), ("public", 1, 7));
-    assert_eq!(public.tls.certificates, [pair("/etc/tls/a.crt", "/keys/a.key")]);
-    assert_eq!((&public.tls.cert_dir, public.tls.policy.strict_sni), (&None, false));
+    let (public_tls, second_tls) = (public.tls.as_ref().unwrap(), second.tls.as_ref().unwrap());
+    assert_eq!(public_tls.certificates, [pair("/etc/tls/a.crt", "/keys/a.key")]);
+    assert_eq!((&public_tls.cert_dir, public_tls.policy.strict_sni), (&None, false));
     assert_eq!((&*second.name, second.backend, second.max_connections), ("valkey.example:0", 0, 9));
     assert_eq!(second.bind, "10.0.0.1:0".parse().unwrap());
-    assert_eq!(second.tls.certificates, [pair("/etc/b.crt", "/etc/b.key")]);
-    let server = |name: &str, at: &str| Server { name: name.into(), address: Address::Tcp(at.parse().unwrap()) };
+    assert_eq!(second_tls.certificates, [pair("/etc/b.crt", "/etc/b.key")]);
+    let server = |name: &str, at: &str| Server {
+        name: name.into(),
+        address: Address::Tcp(at.parse().unwrap()),
+        server_name: None,
+    };
     assert_eq!(
         config.backends[0].servers,
         [
@@ -229,7 +234,7 @@ groups = ["secp384r1", "x25519"]
 alpn = ["redis", "resp"]
 ticket_secret = "tickets.secret"
 "#;
-    let tls = parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls;
+    let tls = parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls.unwrap();
     let with_ocsp = |pair, file| Pair { ocsp: Some(PathBuf::from(file)), ..pair };
     assert_eq!(
         tls.certificates,
@@ -254,7 +259,7 @@ fn every_key_about_clients_takes_what_the_reference_says() {
     let one = "private_key = \"server.key\" }";
     let tls = |keys: &str| {
         let text = MINIMAL.replacen(one, &format!("private_key = \"server.key\", {keys} }}"), 1);
-        parse(&text).unwrap().listeners.remove(0).tls.client_auth
+        parse(&text).unwrap().listeners.remove(0).tls.unwrap().client_auth
     };
     let least = ClientAuth {
         required: true,
@@ -321,7 +326,7 @@ fn requiring_post_quantum_key_exchange_leaves_tls13_and_its_groups() {
 fn a_listener_may_have_its_certificates_in_a_list_or_a_folder_only() {
     let tls = |keys: &str| {
         let one = "certificate = \"server.crt\", private_key = \"server.key\"";
-        parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls
+        parse(&MINIMAL.replacen(one, keys, 1)).unwrap().listeners.remove(0).tls.unwrap()
     };
     let listed = tls("certificates = [{ certificate = \"a.crt\", private_key = \"a.key\" }]");
     assert_eq!((listed.certificates, listed.cert_dir), (vec![pair("/etc/a.crt", "/etc/a.key")], None));

@@ -203,6 +203,14 @@ fn record() -> CloseRecord {
             alpn: Some("redis".into()),
             resumed: false,
         }),
+        server_tls: Some(Summary {
+            version: "TLSv1.2",
+            cipher: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            group: Some("x25519"),
+            server_name: None,
+            alpn: None,
+            resumed: true,
+        }),
         client_identity: Some("spiffe://example/app".into()),
         handshake: Some(Duration::from_micros(1_234)),
         duration: Duration::from_millis(60_000),
@@ -243,7 +251,8 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
     assert_eq!(
         world.line(),
         "INFO session closed client=192.0.2.7:50000 listener=public shard=1 backend=valkey server=127.0.0.1:6379 \
-         server_local_port=40001 tls_version=TLSv1.3 cipher=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 \
+         server_local_port=40001 server_tls_version=TLSv1.2 server_cipher=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 \
+         server_group=x25519 server_resumed=true tls_version=TLSv1.3 cipher=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 \
          sni=cache.example alpn=redis resumed=false client_identity=\"spiffe://example/app\" \
          handshake_ms=1.234 duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
          server_rx_bytes=3 server_tx_bytes=4 reason=client_closed"
@@ -253,6 +262,7 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
         server: None,
         server_local_port: None,
         tls: None,
+        server_tls: None,
         client_identity: None,
         handshake: None,
         reason: "handshake_failed",
@@ -277,7 +287,9 @@ fn a_line_can_be_an_object_of_json() {
     assert_eq!(
         fields,
         "\"INFO\",\"message\":\"session closed\",\"client\":\"192.0.2.7:50000\",\"listener\":\"public\",\"shard\":1,\
-         \"backend\":\"valkey\",\"server\":\"unix:/run/valkey.sock\",\"tls_version\":\"TLSv1.3\",\
+         \"backend\":\"valkey\",\"server\":\"unix:/run/valkey.sock\",\
+         \"server_tls_version\":\"TLSv1.2\",\"server_cipher\":\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\",\
+         \"server_group\":\"x25519\",\"server_resumed\":true,\"tls_version\":\"TLSv1.3\",\
          \"cipher\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"X25519MLKEM768\",\"sni\":\"cache.example\",\"alpn\":\"redis\",\
          \"resumed\":false,\"client_identity\":\"spiffe://example/app\",\"handshake_ms\":1.234,\"duration_ms\":60000.0,\"client_rx_bytes\":1,\"client_tx_bytes\":2,\
          \"server_rx_bytes\":3,\"server_tx_bytes\":4,\"reason\":\"client_closed\",\"target\":\"ringwall::session\"}"

@@ -223,21 +223,24 @@ impl Connected {
         let credentials = Credentials::new();
         let mut client = TlsClient::new(&credentials.client);
         let now = Time::from_nanos(1_000_000_000);
-        let session = Session::new(acceptor(&credentials).engine(), Rc::new(options), None, now);
-        let mut connected = Self { session, pool: Pool::new(), tally: Tally::default(), now, to_client: Vec::new() };
+        let (mut pool, mut tally) = (Pool::new(), Tally::default());
+        let transport = Transport::Tls(Box::new(acceptor(&credentials).engine()));
+        let mut turn = Turn { now, pool: &mut pool, tally: &mut tally };
+        let session = Session::new(transport, Rc::new(options), None, &mut turn);
+        let mut connected = Self { session, pool, tally, now, to_client: Vec::new() };
         shake_hands(&mut client, |from_client| {
             connected.receive(Side::Client, from_client);
             std::mem::take(&mut connected.to_client)
         });
         let mut turn = Turn { now, pool: &mut connected.pool, tally: &mut connected.tally };
-        connected.session.handle_connected(&mut turn);
+        connected.session.handle_connected(Transport::Plain, &mut turn);
         assert!(connected.session.wants_receive(Side::Backend, false), "it relays");
         (client, connected)
     }
 
     /// Serves what came, does what the session asks for, and looks at it as a shard does at the end of a turn.
     fn receive(&mut self, side: Side, bytes: &mut [u8]) {
-        let handshaking = self.session.is_handshaking();
+        let handshaking = self.session.is_handshaking(Side::Client);
         let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         self.session.handle_received(side, bytes, &mut turn);
         while let Some(output) = self.session.poll(&mut turn) {

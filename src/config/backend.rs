@@ -2,6 +2,7 @@
 
 use toml::Spanned;
 
+use super::backend_tls::{BackendTls, read_backend_tls, server_name};
 use super::error::{ConfigError, Source};
 use super::listener::Listener;
 use super::machine::Machine;
@@ -9,12 +10,15 @@ use super::raw::RawBackend;
 use super::section::{Item, Section};
 use super::{ENTRIES_MAX, address, check_entries};
 use crate::io::Address;
+use crate::tls::ServerName;
 
 /// Where clients' bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backend {
     /// Unique among backends.
     pub name: Box<str>,
+    /// How it speaks TLS to its servers; without it, they are spoken to in plain text.
+    pub tls: Option<BackendTls>,
     /// At least one. A host name with several addresses is as many servers, in the resolver's order.
     pub servers: Vec<Server>,
 }
@@ -26,6 +30,8 @@ pub struct Server {
     pub name: Box<str>,
     /// Where it is.
     pub address: Address,
+    /// The name that it is asked for in TLS, where there is one.
+    pub server_name: Option<ServerName>,
 }
 
 pub(super) fn read_backends(
@@ -43,8 +49,9 @@ pub(super) fn read_backends(
         if backends.iter().any(|backend| &*backend.name == name) {
             return Err(section.error("name", value, "is the name of another backend already"));
         }
-        let servers = read_servers(&section, entry, machine)?;
-        backends.push(Backend { name: name.into(), servers });
+        let tls = entry.get_ref().tls.as_ref().map(|tls| read_backend_tls(source, tls)).transpose()?;
+        let servers = read_servers(&section, entry, tls.as_ref(), machine)?;
+        backends.push(Backend { name: name.into(), tls, servers });
     }
     Ok(backends)
 }
@@ -76,6 +83,7 @@ pub(super) fn check_servers(
 fn read_servers(
     section: &Section<'_>,
     entry: &Spanned<RawBackend>,
+    tls: Option<&BackendTls>,
     machine: &Machine,
 ) -> Result<Vec<Server>, ConfigError> {
     let what = "a list of addresses, such as [\"127.0.0.1:6379\"]";
@@ -85,7 +93,10 @@ fn read_servers(
     let mut servers = Vec::new();
     for Item { value: text, place } in section.texts("servers", Some(value), what)?.unwrap_or_default() {
         let addresses = address::server(text, machine).map_err(|problem| section.error("servers", place, &problem))?;
-        servers.extend(addresses.into_iter().map(|address| Server { name: text.into(), address }));
+        for address in addresses {
+            let server_name = tls.map(|tls| server_name(section, tls, &address, place)).transpose()?.flatten();
+            servers.push(Server { name: text.into(), address, server_name });
+        }
     }
     if servers.len() > ENTRIES_MAX {
         let problem = format!("has {} addresses; a backend has at most {ENTRIES_MAX}", servers.len());

@@ -24,8 +24,8 @@ pub struct Listener {
     pub bind: SocketAddr,
     /// Index of its backend in [`Config::backends`](super::Config::backends).
     pub backend: usize,
-    /// How it speaks TLS.
-    pub tls: Tls,
+    /// How it speaks TLS; without it its clients speak plain text.
+    pub tls: Option<Tls>,
     /// Most connections at once; at most [`Limits::max_connections`].
     pub max_connections: u32,
     /// How fast clients may come.
@@ -41,6 +41,7 @@ pub(super) fn read_listeners(
     backends: &[Backend],
     limits: &Limits,
     machine: &Machine,
+    warnings: &mut Vec<String>,
 ) -> Result<Vec<Listener>, ConfigError> {
     let section = Section { source, name: "listener" };
     check_entries(source, "listener", raw)?;
@@ -64,6 +65,11 @@ pub(super) fn read_listeners(
         }
         if let (false, Some(value)) = (names.insert(listener.name.clone()), raw.name.as_ref().or(raw.bind.as_ref())) {
             return Err(section.error("name", value, "is the name of another listener already"));
+        }
+        if let (Some(value), None, false) = (&raw.plain, &listener.tls, listener.bind.ip().is_loopback()) {
+            let problem = "lets whoever can reach this address read and change what clients and server say: bind it to \
+                           loopback, or give it tls";
+            warnings.push(section.error("plain", value, problem).to_string());
         }
         listeners.push(listener);
     }

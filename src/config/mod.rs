@@ -8,6 +8,7 @@
 
 mod address;
 mod backend;
+mod backend_tls;
 mod cert_dir;
 mod changes;
 mod client_auth;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 pub use self::backend::{Backend, Server};
+pub use self::backend_tls::BackendTls;
 pub use self::error::ConfigError;
 pub use self::limits::Limits;
 pub use self::listener::Listener;
@@ -44,7 +46,7 @@ pub use self::size::show as show_size;
 use self::error::Source;
 use self::raw::RawConfig;
 use self::section::{Section, is_word};
-use crate::tls::Credentials;
+use crate::tls::{BackendCredentials, Credentials};
 
 /// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
 const ENTRIES_MAX: usize = 1_024;
@@ -70,6 +72,15 @@ pub struct Config {
     pub warnings: Vec<String>,
     /// What it was read from.
     source: Arc<Source>,
+}
+
+/// What the files hold that a configuration names: certificates, keys, revocation lists.
+#[derive(Debug)]
+pub struct Keyring {
+    /// Of each listener, in their order; none where it is plain.
+    pub listeners: Vec<Option<Credentials>>,
+    /// Of each backend, in their order; none where it is plain.
+    pub backends: Vec<Option<BackendCredentials>>,
 }
 
 /// How long small writes are gathered into one record and one send.
@@ -119,20 +130,27 @@ pub enum LogLevel {
 }
 
 impl Config {
-    /// Reads and checks a file and the files it names. Also gives the credentials of each listener, in their order.
+    /// Reads and checks a file and the files it names.
     ///
     /// # Errors
     ///
     /// The first thing wrong in the file, or that it or a file it names cannot be used.
-    pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Vec<Credentials>), ConfigError> {
+    pub fn load(file: &Path, machine: &Machine) -> Result<(Self, Keyring), ConfigError> {
         let source = Arc::new(Source::read(file)?);
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
-        let mut credentials = Vec::new();
+        let (mut listeners, mut backends) = (Vec::new(), Vec::new());
         for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
-            credentials.push(tls::load_credentials(&source, &listener.tls, raw.get_ref(), &mut config.warnings)?);
+            let tls = listener.tls.as_ref().zip(raw.get_ref().tls.as_ref());
+            let load = |(tls, raw)| tls::load_credentials(&source, tls, raw, &mut config.warnings);
+            listeners.push(tls.map(load).transpose()?);
         }
-        Ok((config, credentials))
+        for (backend, raw) in config.backends.iter().zip(&raw.backend) {
+            let tls = backend.tls.as_ref().zip(raw.get_ref().tls.as_ref());
+            let load = |(tls, raw)| backend_tls::load_backend_credentials(&source, tls, raw, &mut config.warnings);
+            backends.push(tls.map(load).transpose()?);
+        }
+        Ok((config, Keyring { listeners, backends }))
     }
 
     /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text
@@ -177,7 +195,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
     let threads = runtime.cores.len();
     let limits = Limits::read(source, &raw.limits, machine, raw.listener.len(), threads, &mut warnings)?;
     let backends = backend::read_backends(source, &raw.backend, machine)?;
-    let listeners = listener::read_listeners(source, &raw.listener, &backends, &limits, machine)?;
+    let listeners = listener::read_listeners(source, &raw.listener, &backends, &limits, machine, &mut warnings)?;
     backend::check_servers(source, &raw.backend, &backends, &listeners)?;
     let key_log = read_key_log(source, raw, &mut warnings)?;
     for (index, backend) in backends.iter().enumerate() {

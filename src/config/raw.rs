@@ -42,6 +42,7 @@ pub(super) struct RawListener {
     pub(super) backend: Option<Spanned<Value>>,
     #[serde(deserialize_with = "placed_table")]
     pub(super) tls: Option<Spanned<RawTls>>,
+    pub(super) plain: Option<Spanned<Value>>,
     pub(super) max_connections: Option<Spanned<Value>>,
     pub(super) handshake_rate: Option<Spanned<Value>>,
     pub(super) handshake_rate_per_source: Option<Spanned<Value>>,
@@ -90,6 +91,24 @@ pub(super) struct RawPair {
 pub(super) struct RawBackend {
     pub(super) name: Option<Spanned<Value>>,
     pub(super) servers: Option<Spanned<Value>>,
+    #[serde(deserialize_with = "placed_table")]
+    pub(super) tls: Option<Spanned<RawBackendTls>>,
+}
+
+/// A backend's `tls`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawBackendTls {
+    pub(super) ca: Option<Spanned<Value>>,
+    pub(super) verify: Option<Spanned<Value>>,
+    pub(super) server_name: Option<Spanned<Value>>,
+    pub(super) certificate: Option<Spanned<Value>>,
+    pub(super) private_key: Option<Spanned<Value>>,
+    pub(super) min_version: Option<Spanned<Value>>,
+    pub(super) max_version: Option<Spanned<Value>>,
+    pub(super) cipher_suites: Option<Spanned<Value>>,
+    pub(super) groups: Option<Spanned<Value>>,
+    pub(super) require_pq: Option<Spanned<Value>>,
 }
 
 /// `[runtime]`.
@@ -392,12 +411,15 @@ mod tests {
 
     use super::*;
 
-    /// The reference with the keys that it comments out, which are the comment lines of the form `# key = value`.
+    /// The reference with the keys and tables that it comments out, which are the comment lines of the forms
+    /// `# key = value` and `# [table]`.
     fn reference_with_every_key() -> String {
         let is_key = |line: &str| {
-            line.strip_prefix("# ")
-                .and_then(|rest| rest.split_once(" = "))
-                .is_some_and(|(key, _)| !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+            line.starts_with("# [")
+                || line
+                    .strip_prefix("# ")
+                    .and_then(|rest| rest.split_once(" = "))
+                    .is_some_and(|(key, _)| !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
         };
         let lines = include_str!("../../config/ringwall.toml").lines();
         lines.map(|line| if is_key(line) { &line[2..] } else { line }.to_owned() + "\n").collect()
@@ -408,10 +430,18 @@ mod tests {
         let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
         // Taken apart without `..`: a new key does not compile until it is asked for here.
         let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
-        let RawListener { name, bind, backend: to, tls: _, max_connections, handshake_rate, handshake_rate_per_source } =
-            listener[0].get_ref();
-        let listener = [name, bind, to, max_connections, handshake_rate, handshake_rate_per_source];
-        let RawBackend { name, servers } = backend[0].get_ref();
+        let RawListener {
+            name,
+            bind,
+            backend: to,
+            tls: _,
+            plain,
+            max_connections,
+            handshake_rate,
+            handshake_rate_per_source,
+        } = listener[0].get_ref();
+        let listener = [name, bind, to, plain, max_connections, handshake_rate, handshake_rate_per_source];
+        let RawBackend { name, servers, tls: _ } = backend[0].get_ref();
         let backend = [name, servers];
         let RawRuntime { shards, cores, dispatcher_core } = &runtime;
         let runtime = [shards, cores, dispatcher_core];
@@ -512,6 +542,38 @@ mod tests {
             allowed_dns,
             allowed_uri,
             allowed_spki,
+        ];
+        let missing = keys.iter().position(|key| key.is_none());
+        assert_eq!(missing, None, "the reference lacks this key, counted from 0");
+    }
+
+    #[test]
+    fn the_reference_has_every_key_of_a_backend_s_tls() {
+        let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
+        let backends = parse(&source).unwrap().backend;
+        let RawBackendTls {
+            ca,
+            verify,
+            server_name,
+            certificate,
+            private_key,
+            min_version,
+            max_version,
+            cipher_suites,
+            groups,
+            require_pq,
+        } = backends[0].get_ref().tls.as_ref().unwrap().get_ref();
+        let keys = [
+            ca,
+            verify,
+            server_name,
+            certificate,
+            private_key,
+            min_version,
+            max_version,
+            cipher_suites,
+            groups,
+            require_pq,
         ];
         let missing = keys.iter().position(|key| key.is_none());
         assert_eq!(missing, None, "the reference lacks this key, counted from 0");

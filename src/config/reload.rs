@@ -20,13 +20,15 @@ pub struct ReloadSource {
     started: Arc<Source>,
     in_force: Arc<Source>,
     listeners: Vec<Box<str>>,
+    /// Which of them speak TLS.
+    with_tls: Vec<bool>,
 }
 
 /// What has been read again and is not yet in force.
 #[derive(Debug)]
 pub struct Reread {
-    /// How each listener is to speak TLS, in their order.
-    pub listeners: Vec<(Tls, Credentials)>,
+    /// How each listener is to speak TLS, in their order; none where it is plain.
+    pub listeners: Vec<Option<(Tls, Credentials)>>,
     /// What is allowed and probably not meant.
     pub warnings: Vec<String>,
     /// Keys that were changed since the start and that no reload takes.
@@ -48,7 +50,8 @@ impl ReloadSource {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
-        Self { started: Arc::clone(&config.source), in_force: Arc::clone(&config.source), listeners }
+        let with_tls = config.listeners.iter().map(|listener| listener.tls.is_some()).collect();
+        Self { started: Arc::clone(&config.source), in_force: Arc::clone(&config.source), listeners, with_tls }
     }
 
     /// Reads the files that are named by the configuration in force, whatever its file holds meanwhile.
@@ -85,10 +88,17 @@ impl ReloadSource {
         }
         let section = Section { source: &source, name: "listener" };
         let (mut listeners, mut warnings) = (Vec::new(), Vec::new());
-        for entry in &raw.listener {
-            let tls = read_tls(&section, entry)?;
-            let credentials = load_credentials(&source, &tls, entry.get_ref(), &mut warnings)?;
-            listeners.push((tls, credentials));
+        for (entry, &with_tls) in raw.listener.iter().zip(&self.with_tls) {
+            let read = read_tls(&section, entry)?.zip(entry.get_ref().tls.as_ref());
+            if read.is_some() != with_tls {
+                let (now, running) = if with_tls { ("plain", "speaks TLS") } else { ("to speak TLS", "is plain") };
+                let problem = format!("is {now}, and {running} as it runs: this change takes a restart");
+                return Err(source.error(entry.span(), "listener", problem));
+            }
+            let load = |(tls, raw): (Tls, _)| {
+                load_credentials(&source, &tls, raw, &mut warnings).map(|credentials| (tls, credentials))
+            };
+            listeners.push(read.map(load).transpose()?);
         }
         let not_taken = changed_keys(&self.started, &source);
         Ok(Reread { listeners, warnings, not_taken, source })
@@ -105,13 +115,13 @@ impl TlsFiles {
     /// Of the listeners of a configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        Self::gathered(config.listeners.iter().map(|Listener { tls, .. }| tls))
+        Self::gathered(config.listeners.iter().filter_map(|Listener { tls, .. }| tls.as_ref()))
     }
 
     /// Of what was read again.
     #[must_use]
     pub fn of_reread(reread: &Reread) -> Self {
-        Self::gathered(reread.listeners.iter().map(|(tls, _)| tls))
+        Self::gathered(reread.listeners.iter().flatten().map(|(tls, _)| tls))
     }
 
     fn gathered<'t>(all: impl Iterator<Item = &'t Tls>) -> Self {

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::cert_dir;
 use super::client_auth::read_client_auth;
 use super::error::{ConfigError, Source};
-use super::policy::read_policy;
+use super::policy::read_listener_policy;
 use super::raw::{RawListener, RawTls, Value};
 use super::section::Section;
 use crate::tls::{ClientAuth, Clients, Credentials, Identity, Policy, TicketSecret, unix_time};
@@ -65,11 +65,17 @@ fn raw_pairs(tls: &Spanned<RawTls>) -> Vec<RawPair<'_>> {
     has_own.then_some(own).into_iter().chain(listed).collect()
 }
 
-pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> Result<Tls, ConfigError> {
+/// The listener's TLS, or none where it says that it is plain.
+pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> Result<Option<Tls>, ConfigError> {
+    let plain = listener.flag("plain", entry.get_ref().plain.as_ref(), false)?;
     let Some(tls) = entry.get_ref().tls.as_ref() else {
-        let what = "{ certificate = \"server.crt\", private_key = \"server.key\" }";
-        return Err(listener.missing("tls", entry, what));
+        let what = "{ certificate = \"server.crt\", private_key = \"server.key\" }; or write plain = true for clients \
+                    that speak no TLS";
+        return if plain { Ok(None) } else { Err(listener.missing("tls", entry, what)) };
     };
+    if let (true, Some(value)) = (plain, &entry.get_ref().plain) {
+        return Err(listener.error("plain", value, "does not fit tls: a listener has one of them"));
+    }
     let (source, raw) = (listener.source, tls.get_ref());
     let mut certificates = Vec::new();
     for pair in raw_pairs(tls) {
@@ -87,9 +93,9 @@ pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> 
     }
     let section = Section { source, name: "listener.tls" };
     let cert_dir = read_path(&section, "cert_dir", raw.cert_dir.as_ref(), "a folder of certificates and keys")?;
-    let (policy, client_auth) = (read_policy(&section, raw)?, read_client_auth(&section, tls)?);
+    let (policy, client_auth) = (read_listener_policy(&section, raw)?, read_client_auth(&section, tls)?);
     let ticket_secret = read_path(&section, "ticket_secret", raw.ticket_secret.as_ref(), "a file with a secret")?;
-    Ok(Tls { certificates, cert_dir, policy, client_auth, ticket_secret })
+    Ok(Some(Tls { certificates, cert_dir, policy, client_auth, ticket_secret }))
 }
 
 /// A path, which is relative to the folder of the configuration file.
@@ -122,10 +128,9 @@ pub(super) fn path_in(
 pub(super) fn load_credentials(
     source: &Source,
     tls: &Tls,
-    raw: &RawListener,
+    raw: &Spanned<RawTls>,
     warnings: &mut Vec<String>,
 ) -> Result<Credentials, ConfigError> {
-    let Some(raw) = &raw.tls else { unreachable!("a listener without it has been refused") };
     let mut identities = Vec::new();
     let mut load = |pair: &Pair, span: Range<usize>, key: &str| {
         let identity = Identity::load(&pair.certificate, &pair.private_key).and_then(|identity| match &pair.ocsp {

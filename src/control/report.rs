@@ -72,7 +72,9 @@ fn log_closed(config: &Config, record: &CloseRecord) {
             listener,
             "client speaks plain text to a TLS port: it has to be told to use TLS"
         );
-    } else if record.reason == CloseReason::BackendUnreachable.label() {
+    } else if [CloseReason::BackendUnreachable.label(), CloseReason::BackendHandshakeFailed.label()]
+        .contains(&record.reason)
+    {
         warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend reached");
     }
     if config.log.sessions {
@@ -82,6 +84,7 @@ fn log_closed(config: &Config, record: &CloseRecord) {
 
 fn log_session(config: &Config, record: &CloseRecord) {
     let tls = record.tls.as_ref();
+    let server_tls = record.server_tls.as_ref();
     let backend = backend_of(config, record.listener);
     let server = server_at(config, record.listener, record.server);
     info!(
@@ -92,6 +95,10 @@ fn log_session(config: &Config, record: &CloseRecord) {
         backend = backend.map(|backend| display(&backend.name)),
         server = server.map(|server| display(&server.address)),
         server_local_port = record.server_local_port,
+        server_tls_version = server_tls.map(|tls| display(tls.version)),
+        server_cipher = server_tls.map(|tls| display(tls.cipher)),
+        server_group = server_tls.and_then(|tls| tls.group).map(display),
+        server_resumed = server_tls.map(|tls| tls.resumed),
         tls_version = tls.map(|tls| display(tls.version)),
         cipher = tls.map(|tls| display(tls.cipher)),
         group = tls.and_then(|tls| tls.group).map(display),
@@ -177,6 +184,7 @@ pub(super) fn log_totals(tally: &Tally, reloads: ReloadCounts) {
         handshakes = tally.handshakes,
         handshakes_abandoned = tally.handshakes_abandoned,
         handshakes_displaced = tally.handshakes_displaced,
+        backend_handshakes = tally.backend_handshakes,
         records_opened = tally.records_opened,
         receives = tally.receives,
         sends = tally.sends,

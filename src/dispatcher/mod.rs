@@ -57,7 +57,7 @@ const NO_ONE: Token = Token(u64::MAX - 1);
 #[derive(Debug)]
 pub enum Command {
     /// Pass these on to the shards, one to each in their order.
-    Renew(Vec<Box<Renewal>>),
+    Renew(Vec<Renewal>),
     /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
     Drain {
         /// How long sessions that are owed something may go on.
@@ -441,7 +441,7 @@ impl<D: Driver> Dispatcher<D> {
         match command {
             Command::Renew(renewals) => {
                 for (shard, renewal) in self.shards.iter_mut().zip(renewals) {
-                    shard.unsent.push_back(Order::Renew(renewal));
+                    shard.unsent.push_back(Order::Renew(Box::new(renewal)));
                 }
                 self.send_unsent();
             }

@@ -43,6 +43,6 @@ impl ListenerTls {
     /// An acceptor that shares nothing with another.
     pub(super) fn acceptor(&self) -> Result<Acceptor, StartError> {
         Acceptor::new(&self.credentials, &self.options)
-            .map_err(|error| StartError::Tls { listener: self.name.clone(), error })
+            .map_err(|error| StartError::Tls { of: format!("listener \"{}\"", self.name).into(), error })
     }
 }

@@ -40,7 +40,7 @@ impl Reloader {
         let files = TlsFiles::of_reread(&reread);
         let listeners = self.listeners.iter().zip(mem::take(&mut reread.listeners));
         let listeners: Vec<_> = listeners
-            .map(|(name, (tls, credentials))| ListenerTls::new(name, &tls, credentials, &self.common))
+            .map(|(name, read)| read.map(|(tls, credentials)| ListenerTls::new(name, &tls, credentials, &self.common)))
             .collect();
         self.renew(&listeners)?;
         self.source.accept(&reread);
@@ -48,11 +48,12 @@ impl Reloader {
     }
 
     /// Gives each shard acceptors of its own.
-    fn renew(&self, listeners: &[ListenerTls]) -> Result<(), String> {
+    fn renew(&self, listeners: &[Option<ListenerTls>]) -> Result<(), String> {
         let (replaced, replaced_ones) = mpsc::channel();
         let renewals = (0..self.shards).map(|_| {
-            let acceptors = listeners.iter().map(ListenerTls::acceptor).collect::<Result<_, StartError>>()?;
-            Ok(Box::new(Renewal { acceptors, replaced: replaced.clone() }))
+            let acceptors = listeners.iter().map(|listener| listener.as_ref().map(ListenerTls::acceptor).transpose());
+            let acceptors = acceptors.collect::<Result<_, StartError>>()?;
+            Ok(Renewal { acceptors, replaced: replaced.clone() })
         });
         let renewals = renewals.collect::<Result<_, StartError>>().map_err(|error| error.to_string())?;
         drop(replaced);

@@ -1,6 +1,6 @@
 //! Why sessions end: one value per way, which is the log's field and the metric's label.
 
-use crate::tls::Failure;
+use crate::tls::{Failure, InWords, Role};
 
 /// Why a session ended. The first cause counts: what follows from it is not a reason of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,12 @@ pub enum CloseReason {
     BackendClosed,
     /// The backend's connection failed or was reset; the client saw a cut without close_notify.
     BackendReset,
+    /// The backend sent FIN without close_notify, and not in answer to ours; what it had sent was delivered, and the
+    /// client saw a cut.
+    BackendTruncated,
+    /// The backend broke TLS after its handshake, or sent an alert, or the keys towards it are used up; the client saw
+    /// a cut.
+    BackendTlsFailed(Failure),
     /// The client was gone before its handshake was complete.
     HandshakeAborted,
     /// The handshake was not complete in time.
@@ -31,6 +37,8 @@ pub enum CloseReason {
     Plaintext,
     /// No server of the backend could be reached.
     BackendUnreachable,
+    /// The last server of the backend that was tried could be reached, and no TLS handshake completed with it.
+    BackendHandshakeFailed,
     /// A connection limit was reached.
     TooManyConnections,
     /// Nothing was said for the idle timeout.
@@ -53,6 +61,8 @@ impl CloseReason {
             Self::ClientReset => "client_reset",
             Self::BackendClosed => "backend_closed",
             Self::BackendReset => "backend_reset",
+            Self::BackendTruncated => "backend_truncated",
+            Self::BackendTlsFailed(_) => "backend_tls_failed",
             Self::HandshakeAborted => "handshake_aborted",
             Self::HandshakeTimeout => "handshake_timeout",
             Self::TooManyHandshakes => "too_many_handshakes",
@@ -61,6 +71,7 @@ impl CloseReason {
             Self::RecordLimit => "record_limit",
             Self::Plaintext => "plaintext",
             Self::BackendUnreachable => "backend_unreachable",
+            Self::BackendHandshakeFailed => "backend_handshake_failed",
             Self::TooManyConnections => "too_many_connections",
             Self::IdleTimeout => "idle_timeout",
             Self::HalfCloseTimeout => "half_close_timeout",
@@ -71,20 +82,23 @@ impl CloseReason {
 
     /// What went wrong in TLS, where that is the reason.
     #[must_use]
-    pub const fn failure(self) -> Option<Failure> {
+    pub const fn failure(self) -> Option<InWords> {
         match self {
-            Self::HandshakeFailed(failure) | Self::TlsFailed(failure) => Some(failure),
+            Self::HandshakeFailed(failure) | Self::TlsFailed(failure) => Some(failure.in_words(Role::Server)),
+            Self::BackendTlsFailed(failure) => Some(failure.in_words(Role::Client)),
             Self::ClientClosed
             | Self::ClientTruncated
             | Self::ClientReset
             | Self::BackendClosed
             | Self::BackendReset
+            | Self::BackendTruncated
             | Self::HandshakeAborted
             | Self::HandshakeTimeout
             | Self::TooManyHandshakes
             | Self::RecordLimit
             | Self::Plaintext
             | Self::BackendUnreachable
+            | Self::BackendHandshakeFailed
             | Self::TooManyConnections
             | Self::IdleTimeout
             | Self::HalfCloseTimeout

@@ -4,7 +4,8 @@
 //! failure of the backend stays visible to the client.
 
 use super::close::CloseReason;
-use super::leg::Input;
+use super::dial::{HandshakeEnd, HangUp};
+use super::leg::{Input, Output};
 use super::timing::LINGER;
 use super::transport::{SealError, Transport};
 use super::{Phase, Session, Side, Turn};
@@ -12,14 +13,18 @@ use crate::io::Errno;
 use crate::tls::Failure;
 
 impl Session {
-    /// The client's keys are used up, or sealing failed otherwise: nothing more can be said to it.
-    pub(super) fn fail_seal(&mut self, failure: SealError, turn: &mut Turn<'_>) {
-        let exhausted = failure == Failure::KeysExhausted;
-        let reason = if exhausted { CloseReason::RecordLimit } else { CloseReason::TlsFailed(failure) };
+    /// The keys of `side` are used up, or sealing for it failed otherwise: nothing more can be said to it, and so the
+    /// other has nobody to talk to. What the backend is not told any more is a failure that the client sees as a cut.
+    pub(super) fn fail_seal(&mut self, side: Side, failure: SealError, turn: &mut Turn<'_>) {
+        let reason = match side {
+            Side::Backend => CloseReason::BackendTlsFailed(failure),
+            Side::Client if failure == Failure::KeysExhausted => CloseReason::RecordLimit,
+            Side::Client => CloseReason::TlsFailed(failure),
+        };
         self.reason.get_or_insert(reason);
-        self.client.end_output(true, turn);
-        self.client.input = Input::Ended;
-        self.backend.end_output(true, turn);
+        self.leg_mut(side).end_output(true, turn);
+        self.leg_mut(side).input = Input::Ended;
+        self.leg_mut(side.other()).end_output(side == Side::Client, turn);
     }
 
     /// The client broke TLS, or gave up with an alert. What it had said before is delivered.
@@ -47,18 +52,43 @@ impl Session {
         self.last_moved = turn.now;
         match side {
             Side::Client => self.handle_client_end(error, turn),
-            Side::Backend => {
-                let failed = error.is_some() || self.backend.has_failed();
-                self.backend.input = Input::Eof;
-                if failed {
-                    self.reason.get_or_insert(CloseReason::BackendReset);
-                    self.backend.break_output(turn);
-                } else {
-                    self.reason.get_or_insert(CloseReason::BackendClosed);
-                }
-                self.client.end_output(!failed, turn);
-            }
+            Side::Backend => self.handle_backend_end(error, turn),
         }
+    }
+
+    fn handle_backend_end(&mut self, error: Option<Errno>, turn: &mut Turn<'_>) {
+        let failed = error.is_some() || self.backend.has_failed();
+        if self.phase == Phase::Securing {
+            let end = if failed { HandshakeEnd::Lost(error) } else { HandshakeEnd::Closed };
+            return self.hang_up(HangUp::Now(end), turn);
+        }
+        if self.phase == Phase::HangingUp {
+            return;
+        }
+        let said_goodbye = self.backend.input != Input::Open;
+        self.backend.input = Input::Eof;
+        // Redis and Valkey answer our close_notify with a bare FIN.
+        let answered = self.backend.output == Output::Ended;
+        let truncated = !said_goodbye && !answered && !self.backend.transport.is_plain();
+        if failed || truncated {
+            self.backend.break_output(turn);
+        }
+        if said_goodbye {
+            return;
+        }
+        self.reason.get_or_insert(match (failed, truncated) {
+            (true, _) => CloseReason::BackendReset,
+            (false, true) => CloseReason::BackendTruncated,
+            (false, false) => CloseReason::BackendClosed,
+        });
+        self.client.end_output(!failed && !truncated, turn);
+    }
+
+    /// The backend has ended in good order with close_notify; its FIN is still to come.
+    pub(super) fn end_backend(&mut self, turn: &mut Turn<'_>) {
+        self.backend.input = Input::Ended;
+        self.reason.get_or_insert(CloseReason::BackendClosed);
+        self.client.end_output(true, turn);
     }
 
     fn handle_client_end(&mut self, error: Option<Errno>, turn: &mut Turn<'_>) {
@@ -78,19 +108,15 @@ impl Session {
                 self.backend.break_output(turn);
                 self.backend.input = Input::Eof;
             }
-            Phase::Connecting | Phase::Relaying => {
-                let reason = if failed { CloseReason::ClientReset } else { CloseReason::ClientTruncated };
+            Phase::Connecting | Phase::Securing | Phase::HangingUp | Phase::Relaying => {
+                let reason = match (failed, self.client.transport.is_plain()) {
+                    (true, _) => CloseReason::ClientReset,
+                    (false, true) => CloseReason::ClientClosed,
+                    (false, false) => CloseReason::ClientTruncated,
+                };
                 self.end_client(reason, Input::Eof, turn);
             }
             Phase::Refusing | Phase::Closing | Phase::Closed => {}
-        }
-    }
-
-    /// No server could be reached: says so to the client, in RESP. `why` is one line without secrets.
-    pub fn handle_unreachable(&mut self, why: &str, turn: &mut Turn<'_>) {
-        if self.phase == Phase::Connecting {
-            let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
-            self.refuse(&error, CloseReason::BackendUnreachable, turn);
         }
     }
 
@@ -115,6 +141,7 @@ impl Session {
     pub(super) fn linger(&mut self, turn: &mut Turn<'_>) {
         self.phase = Phase::Refusing;
         self.dial_due = false;
+        self.hang_up = HangUp::None;
         self.backend.break_output(turn);
         self.backend.input = Input::Eof;
         self.phase_deadline = Some(turn.now + LINGER);
@@ -135,7 +162,7 @@ impl Session {
         }
         self.reason.get_or_insert(reason);
         match self.phase {
-            Phase::Handshaking | Phase::Connecting => {
+            Phase::Handshaking | Phase::Connecting | Phase::Securing | Phase::HangingUp => {
                 self.client.end_output(true, turn);
                 self.linger(turn);
             }

@@ -38,6 +38,12 @@ pub(super) struct Leg {
     pub(super) output: Output,
     /// The last send ended before its data did.
     pub(super) cut_short: bool,
+    /// Nothing has been received on this connection.
+    pub(super) is_silent: bool,
+    /// Plaintext has been received on this connection.
+    pub(super) has_spoken: bool,
+    /// The engine holds complete records that it was not allowed to open yet.
+    pub(super) out_of_budget: bool,
     /// Receiving from this side is paused until the other side's queue has drained to half its high-water mark.
     pub(super) paused: bool,
     pub(super) received_bytes: u64,
@@ -52,10 +58,47 @@ impl Leg {
             input: Input::Open,
             output: Output::Open,
             cut_short: false,
+            is_silent: true,
+            has_spoken: false,
+            out_of_budget: false,
             paused: false,
             received_bytes: 0,
             sent_bytes: 0,
         }
+    }
+
+    /// A side that is not connected yet: what is said to it waits.
+    pub(super) const fn unconnected(threshold: Threshold) -> Self {
+        let mut leg = Self::new(Transport::Plain, threshold);
+        leg.queue.hold();
+        leg
+    }
+
+    /// The side is connected. What is said to it goes on waiting until [`Leg::open_output`].
+    pub(super) fn connect(&mut self, transport: Transport) {
+        self.transport = transport;
+        self.is_silent = true;
+        self.has_spoken = false;
+    }
+
+    /// The side is not connected any more and is going to be again, to another peer. What is said to it waits.
+    pub(super) fn disconnect(&mut self, turn: &mut Turn<'_>) {
+        if let Transport::Tls(engine) = &mut self.transport {
+            engine.release(turn.pool);
+        }
+        self.transport = Transport::Plain;
+        self.queue.discard_ready(turn.pool);
+        self.out_of_budget = false;
+        self.cut_short = false;
+    }
+
+    /// From here on what is said to the side leaves; if its end has been decided on meanwhile, that follows.
+    pub(super) fn open_output(&mut self, turn: &mut Turn<'_>) -> Result<(), SealError> {
+        self.queue.open(&mut self.transport, turn.pool)?;
+        if self.output == Output::Closing {
+            self.say_last(true, turn);
+        }
+        Ok(())
     }
 
     /// Takes plaintext for this side; drops it when the side takes no more.
@@ -83,18 +126,25 @@ impl Leg {
         }
     }
 
-    /// Lets what is queued go, then FIN; behind a close_notify when the end is `orderly`.
+    /// Lets what is queued go, then FIN; behind a close_notify when the end is `orderly`. A side that is not connected
+    /// yet gets all of that in good order when it is.
     pub(super) fn end_output(&mut self, orderly: bool, turn: &mut Turn<'_>) {
         if self.output != Output::Open {
             return;
         }
+        self.output = Output::Closing;
+        if !self.queue.is_holding() {
+            self.say_last(orderly, turn);
+        }
+    }
+
+    fn say_last(&mut self, orderly: bool, turn: &mut Turn<'_>) {
         // A cork that cannot be sealed is lost with the keys; TLS has queued its close_notify by then.
         let _ = self.queue.flush(FlushReason::Close, &mut self.transport, turn.pool, turn.tally);
         if orderly && let Transport::Tls(engine) = &mut self.transport {
             engine.close_notify();
         }
         self.queue_replies(turn);
-        self.output = Output::Closing;
     }
 
     /// Gives up on this side's output: what is queued is dropped.
@@ -109,6 +159,11 @@ impl Leg {
         if self.output != Output::Ended {
             self.break_output(turn);
         }
+    }
+
+    /// Whether a TLS handshake is to be completed before the side can be spoken to.
+    pub(super) fn is_handshaking(&self) -> bool {
+        matches!(&self.transport, Transport::Tls(engine) if engine.is_handshaking())
     }
 
     /// Whether nothing more goes to this side or comes from it.

@@ -4,9 +4,11 @@
 //! sink. The relay parses no RESP: bytes pass 1:1. RESP is written only where the proxy itself must answer.
 //!
 //! ```text
-//!   client ciphertext ──► open ──► backend queue ──► backend
-//!   client ◄── client queue ◄── cork and seal ◄── backend bytes
+//!   client bytes ──► open ──► cork and seal ──► backend queue ──► backend
+//!   client ◄── client queue ◄── cork and seal ◄── open ◄── backend bytes
 //! ```
+//!
+//! Each side has a transport, TLS or plain. On a plain side opening and sealing are nothing: bytes pass as they are.
 //!
 //! The caller's duties:
 //! 1. After any `handle_*` call, drain [`Session::poll`] at the end of the batch, then look at
@@ -19,17 +21,20 @@
 //! Invariants:
 //! - The directions are independent: neither waits for the other.
 //! - What a peer sent before it ended is delivered, whatever it did to its socket afterwards.
-//! - An orderly end on one side is an orderly end on the other; a backend's failure is a cut without close_notify.
+//! - An orderly end on one side is an orderly end on the other; a backend's failure is a cut without close_notify. Where
+//!   the client speaks no TLS, TCP has one word for both: FIN, behind all that was received.
 //! - All plaintext precedes the end of a side, and nothing follows it.
 //!
 //! Read `tests/session/examples.rs` first.
 
 pub mod close;
 pub mod coalescer;
+pub mod dial;
 mod ending;
 mod leg;
 pub mod queue;
 mod timing;
+mod traffic;
 pub mod transport;
 
 use std::rc::Rc;
@@ -40,14 +45,11 @@ use crate::metrics::Tally;
 use crate::pool::{Pool, SendBuf};
 use crate::session::close::CloseReason;
 use crate::session::coalescer::Threshold;
+use crate::session::dial::{HandshakeEnd, HangUp};
 use crate::session::leg::{Input, Leg};
 use crate::session::transport::Transport;
 use crate::time::Time;
-use crate::tls::{self, Engine, OpenStatus, Summary};
-
-/// TLS records opened for one session in one go, about 0.1 ms of work at most; the rest waits for the next turn, so
-/// that a flood of tiny records does not hold up the shard's other sessions.
-const RECORDS_PER_TURN_MAX: usize = 256;
+use crate::tls::Summary;
 
 /// Which peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +83,7 @@ pub struct Options {
     pub coalesce: Threshold,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
-    /// How long one attempt to reach a server may take.
+    /// How long one attempt to reach a server may take, its handshake included.
     pub connect_timeout: Duration,
     /// How long nothing may move once one side has ended.
     pub half_close_timeout: Duration,
@@ -115,6 +117,9 @@ pub enum Output {
     Dial,
     /// The attempt has taken too long: cancel it and try another server, or give up.
     AbandonDial,
+    /// The server is connected and its handshake has failed: close the connection to it, and answer with
+    /// [`Session::handle_hung_up`] when nothing of it is in flight any more.
+    HangUp(HandshakeEnd),
     /// Send these bytes to this side.
     Send(Side, SendBuf),
     /// Send FIN to this side.
@@ -128,6 +133,10 @@ enum Phase {
     Handshaking,
     /// The backend is being dialled; what the client says meanwhile waits in the backend's queue.
     Connecting,
+    /// The backend is connected and its handshake goes on; what the client says goes on waiting.
+    Securing,
+    /// That handshake has failed; the connection is being given up.
+    HangingUp,
     Relaying,
     /// An error is being said to the client; there is no backend, and what the client says is dropped.
     Refusing,
@@ -148,8 +157,9 @@ pub struct Session {
     /// [`Output::Dial`] or [`Output::AbandonDial`] is to be said.
     dial_due: bool,
     abandon_due: bool,
-    /// The client's engine holds complete records that it was not allowed to open yet.
-    out_of_budget: bool,
+    hang_up: HangUp,
+    /// What the last attempt to reach a server has failed at was the handshake.
+    handshake_failed: bool,
     /// The backend has spoken since the client last did.
     backend_spoke_last: bool,
     started: Time,
@@ -163,32 +173,38 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session whose client has just been accepted and speaks TLS to `engine`.
+    /// A session whose client has just been accepted and speaks `client`.
     #[must_use]
-    pub fn new(engine: Engine, options: Rc<Options>, refusal: Option<Refusal>, now: Time) -> Self {
+    pub fn new(client: Transport, options: Rc<Options>, refusal: Option<Refusal>, turn: &mut Turn<'_>) -> Self {
         let threshold = options.coalesce;
-        let phase_deadline = Some(now + options.handshake_timeout);
-        Self {
+        let phase_deadline = Some(turn.now + options.handshake_timeout);
+        let mut session = Self {
             options,
             phase: Phase::Handshaking,
-            client: Leg::new(Transport::Tls(Box::new(engine)), threshold),
-            backend: Leg::new(Transport::Plain, threshold),
+            client: Leg::new(client, threshold),
+            backend: Leg::unconnected(threshold),
             refusal,
             reason: None,
             dial_due: false,
             abandon_due: false,
-            out_of_budget: false,
+            hang_up: HangUp::None,
+            handshake_failed: false,
             backend_spoke_last: true,
-            started: now,
+            started: turn.now,
             handshake_took: None,
-            last_moved: now,
+            last_moved: turn.now,
             phase_deadline,
             drain: None,
+        };
+        if session.client.transport.is_plain() {
+            session.admit(turn);
         }
+        session
     }
 
+    /// Whether there is a backend to send to and receive from.
     const fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Relaying | Phase::Closing)
+        matches!(self.phase, Phase::Securing | Phase::Relaying | Phase::Closing)
     }
 
     /// Whether nothing more goes to either side or comes from it.
@@ -210,70 +226,19 @@ impl Session {
         }
     }
 
-    /// Takes bytes received from `side`. They are decrypted in place: the buffer's content is lost.
-    pub fn handle_received(&mut self, side: Side, bytes: &mut [u8], turn: &mut Turn<'_>) {
-        let leg = self.leg_mut(side);
-        let first = leg.received_bytes == 0;
-        leg.received_bytes += bytes.len() as u64;
-        if leg.input != Input::Open || matches!(self.phase, Phase::Refusing | Phase::Closing | Phase::Closed) {
-            return;
-        }
-        // What can go nowhere does not keep a session alive.
-        if self.leg(side.other()).output == leg::Output::Open {
-            self.last_moved = turn.now;
-        }
-        match side {
-            Side::Client if first && tls::looks_like_plaintext(bytes) => self.refuse_plaintext(turn),
-            Side::Client => self.open(bytes, turn),
-            Side::Backend => self.relay(bytes, turn),
-        }
-    }
-
-    /// Goes on with a client whose records were more than one turn's work.
-    pub fn resume(&mut self, turn: &mut Turn<'_>) {
-        if self.wants_turn() {
-            self.open(&mut [], turn);
-        }
-    }
-
-    /// Client ciphertext to backend plaintext.
-    fn open(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
-        let Transport::Tls(engine) = &mut self.client.transport else { return };
-        let backend = &mut self.backend;
-        let mut spoke = false;
-        let (now, tally) = (turn.now, &mut *turn.tally);
-        let opened = engine.open(bytes, RECORDS_PER_TURN_MAX, turn.pool, |pool, plaintext| {
-            spoke = true;
-            // A plain side cannot fail to seal.
-            let _ = backend.push(plaintext, &mut Turn { now, pool, tally });
-        });
-        turn.tally.records_opened += opened.records as u64;
-        if spoke {
-            self.backend_spoke_last = false;
-            let _ = self.backend.end_chunk(turn);
-        }
-        self.client.queue_replies(turn);
-        self.out_of_budget = false;
-        // What comes behind the end of the handshake in one read is not part of it.
-        if self.phase == Phase::Handshaking && !self.is_handshaking() {
-            self.handle_handshake_done(turn);
-        }
-        match opened.status {
-            OpenStatus::Drained => {}
-            OpenStatus::Budget => self.out_of_budget = true,
-            OpenStatus::Closed => self.end_client(CloseReason::ClientClosed, Input::Ended, turn),
-            OpenStatus::Failed(failure) => return self.fail_client(failure, turn),
-        }
-        if self.phase == Phase::Handshaking && self.client.input != Input::Open {
-            self.reason = Some(CloseReason::HandshakeAborted);
-            self.client.end_output(true, turn);
-            self.linger(turn);
-        }
-    }
-
     fn handle_handshake_done(&mut self, turn: &mut Turn<'_>) {
         turn.tally.handshakes += 1;
         self.handshake_took = Some(turn.now.since(self.started));
+        self.admit(turn);
+    }
+
+    fn handle_backend_handshake_done(&mut self, turn: &mut Turn<'_>) {
+        turn.tally.backend_handshakes += 1;
+        self.begin_relaying(turn);
+    }
+
+    /// The client can be spoken to.
+    fn admit(&mut self, turn: &mut Turn<'_>) {
         match self.refusal {
             Some(Refusal::TooManyConnections) => {
                 self.refuse("-ERR max number of clients reached\r\n", CloseReason::TooManyConnections, turn);
@@ -286,15 +251,6 @@ impl Session {
         }
     }
 
-    /// Backend plaintext to client ciphertext.
-    fn relay(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
-        self.backend_spoke_last = true;
-        let pushed = self.client.push(bytes, turn).and_then(|()| self.client.end_chunk(turn));
-        if let Err(failure) = pushed {
-            self.fail_seal(failure, turn);
-        }
-    }
-
     /// Takes back a sent buffer and how much of it went. After an error the side takes nothing more, but what it has
     /// still to say is read to its end.
     pub fn handle_sent(&mut self, side: Side, buffer: SendBuf, result: Result<usize, Errno>, turn: &mut Turn<'_>) {
@@ -303,33 +259,18 @@ impl Session {
         leg.sent_bytes += sent as u64;
         leg.cut_short = sent < buffer.len();
         leg.queue.sent(buffer, sent, turn.pool);
-        if result.is_err() || leg.output == leg::Output::Broken {
-            leg.break_output(turn);
-        } else if self.phase != Phase::Closed {
-            self.last_moved = turn.now;
+        let failed = result.is_err() || leg.output == leg::Output::Broken;
+        if !failed {
+            if self.phase != Phase::Closed {
+                self.last_moved = turn.now;
+            }
+            return;
         }
-    }
-
-    /// The backend is connected.
-    pub fn handle_connected(&mut self, turn: &mut Turn<'_>) {
-        if self.phase == Phase::Connecting {
-            self.phase = Phase::Relaying;
-            self.phase_deadline = None;
-            self.last_moved = turn.now;
-        }
-    }
-
-    /// Whether the attempt to reach a server is still wanted: it has not taken too long, and nothing else has come up.
-    #[must_use]
-    pub const fn is_dialling(&self) -> bool {
-        matches!(self.phase, Phase::Connecting) && self.phase_deadline.is_some()
-    }
-
-    /// The attempt failed and another server is to be tried: [`Output::Dial`] comes again.
-    pub fn redial(&mut self) {
-        if self.phase == Phase::Connecting {
-            self.dial_due = true;
-            self.phase_deadline = None;
+        // Another server may still be told what waits for this one.
+        match (self.phase, side) {
+            (Phase::Securing, Side::Backend) => self.hang_up(HangUp::Now(HandshakeEnd::Lost(result.err())), turn),
+            (Phase::HangingUp, Side::Backend) => self.hurry_hang_up(turn),
+            (_, Side::Client | Side::Backend) => self.leg_mut(side).break_output(turn),
         }
     }
 
@@ -347,6 +288,9 @@ impl Session {
             self.abandon_due = false;
             return Some(Output::AbandonDial);
         }
+        if let Some(output) = self.poll_hang_up() {
+            return Some(output);
+        }
         for side in Side::BOTH {
             if let Some(output) = self.poll_side(side, turn) {
                 return Some(output);
@@ -361,17 +305,17 @@ impl Session {
     }
 
     fn poll_side(&mut self, side: Side, turn: &mut Turn<'_>) -> Option<Output> {
-        if side == Side::Backend && !self.is_connected() {
+        if side == Side::Backend && !self.is_connected() && !self.has_last_word_for_backend() {
             return None;
         }
         let leg = self.leg_mut(side);
         match leg.queue.next(&mut leg.transport, turn.pool, turn.tally) {
             Ok(Some(buffer)) => return Some(Output::Send(side, buffer)),
             Ok(None) => {}
-            Err(failure) => self.fail_seal(failure, turn),
+            Err(failure) => self.fail_seal(side, failure, turn),
         }
         let leg = self.leg_mut(side);
-        if leg.output == leg::Output::Closing && leg.queue.is_empty() {
+        if leg.output == leg::Output::Closing && leg.queue.is_empty() && !leg.queue.is_holding() {
             leg.output = leg::Output::Ended;
             self.handle_output_ended(side, turn.now);
             return Some(Output::ShutdownWrite(side));
@@ -401,16 +345,10 @@ impl Session {
             Side::Backend => (&self.backend, &self.client),
         };
         let connected = side == Side::Client || self.is_connected();
-        let has_budget = side == Side::Backend || !self.out_of_budget;
+        let has_budget = !from.out_of_budget;
         let has_room = !from.paused && (!scarce || to.queue.is_empty());
         let may_come = self.phase != Phase::Closed && connected && from.input != Input::Eof;
         may_come && (has_budget && has_room || to.is_output_over())
-    }
-
-    /// Whether [`Session::resume`] has work to do.
-    #[must_use]
-    pub const fn wants_turn(&self) -> bool {
-        self.out_of_budget && matches!(self.client.input, Input::Open) && !matches!(self.phase, Phase::Closed)
     }
 
     /// Whether received bytes are held that could not be served yet: by the turn's budget or by back-pressure.
@@ -425,10 +363,13 @@ impl Session {
         self.client.paused && self.backend.paused
     }
 
-    /// Whether the TLS handshake is still going on.
+    /// Whether the TLS handshake with `side` is still going on.
     #[must_use]
-    pub fn is_handshaking(&self) -> bool {
-        matches!(&self.client.transport, Transport::Tls(engine) if engine.is_handshaking())
+    pub fn is_handshaking(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.client.is_handshaking(),
+            Side::Backend => self.phase == Phase::Securing,
+        }
     }
 
     /// Whether the client was admitted only to be told why it is not served.
@@ -479,10 +420,10 @@ impl Session {
         self.leg(side).queue.bytes()
     }
 
-    /// What the client's handshake agreed on, once it is complete.
+    /// What the handshake with `side` agreed on, once it is complete.
     #[must_use]
-    pub fn tls_summary(&self) -> Option<Summary> {
-        match &self.client.transport {
+    pub fn tls_summary(&self, side: Side) -> Option<Summary> {
+        match &self.leg(side).transport {
             Transport::Tls(engine) => engine.summary(),
             Transport::Plain => None,
         }

@@ -5,6 +5,9 @@
 //!      └────── large chunks ──────────────────►
 //! ```
 //!
+//! While its side cannot be spoken to yet, plaintext is held back; only what is as on the wire already, a handshake,
+//! passes.
+//!
 //! Invariants:
 //! - At most one send is in flight; what arrives meanwhile is the natural cork and leaves with the next one.
 //! - Bytes leave in the order they were pushed, whatever the threshold.
@@ -21,6 +24,9 @@ use crate::session::transport::{SealError, Transport};
 #[derive(Debug)]
 pub struct SendQueue {
     threshold: Threshold,
+    holding: bool,
+    /// Plaintext that is held back, in front of what is in the cork.
+    held: Vec<SendBuf>,
     cork: Option<SendBuf>,
     ready: VecDeque<SendBuf>,
     ready_bytes: usize,
@@ -31,20 +37,29 @@ impl SendQueue {
     /// An empty queue that gathers small chunks up to `threshold`.
     #[must_use]
     pub const fn new(threshold: Threshold) -> Self {
-        Self { threshold, cork: None, ready: VecDeque::new(), ready_bytes: 0, in_flight_bytes: 0 }
+        Self {
+            threshold,
+            holding: false,
+            held: Vec::new(),
+            cork: None,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            in_flight_bytes: 0,
+        }
     }
 
-    /// Bytes held, those in flight included. What is in the cork counts as plaintext.
+    /// Bytes held, those in flight included. What is held back or in the cork counts as plaintext.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.corked() + self.ready_bytes + self.in_flight_bytes
+        self.held.iter().map(SendBuf::len).sum::<usize>() + self.corked() + self.ready_bytes + self.in_flight_bytes
     }
 
     /// What counts against the high-water mark: of what waits behind the send in flight, the buffers and not only the
     /// bytes in them.
     #[must_use]
     pub fn weight(&self) -> usize {
-        self.corked() + self.ready.iter().map(SendBuf::capacity).sum::<usize>() + self.in_flight_bytes
+        let waiting = self.held.iter().chain(&self.ready);
+        self.corked() + waiting.map(SendBuf::capacity).sum::<usize>() + self.in_flight_bytes
     }
 
     /// Whether everything has been sent.
@@ -59,6 +74,39 @@ impl SendQueue {
         self.in_flight_bytes > 0
     }
 
+    /// Holds plaintext back until [`SendQueue::open`].
+    pub const fn hold(&mut self) {
+        self.holding = true;
+    }
+
+    /// Lets plaintext go.
+    pub fn open(&mut self, transport: &mut Transport, pool: &mut Pool) -> Result<(), SealError> {
+        self.holding = false;
+        for buffer in std::mem::take(&mut self.held) {
+            if transport.is_plain() {
+                self.ready_bytes += buffer.len();
+                self.ready.push_back(buffer);
+            } else {
+                let sealed = self.seal(buffer.data(), transport, pool);
+                pool.give(buffer);
+                sealed?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether plaintext is held back.
+    #[must_use]
+    pub const fn is_holding(&self) -> bool {
+        self.holding
+    }
+
+    /// Whether all that is as on the wire has left.
+    #[must_use]
+    pub fn has_nothing_ready(&self) -> bool {
+        self.ready.is_empty() && !self.is_sending()
+    }
+
     fn corked(&self) -> usize {
         self.cork.as_ref().map_or(0, SendBuf::len)
     }
@@ -71,7 +119,7 @@ impl SendQueue {
         pool: &mut Pool,
         tally: &mut Tally,
     ) -> Result<(), SealError> {
-        let verdict = self.threshold.place(self.corked(), plaintext.len());
+        let verdict = if self.holding { Verdict::Cork } else { self.threshold.place(self.corked(), plaintext.len()) };
         if verdict != Verdict::Cork {
             self.flush(FlushReason::Threshold, transport, pool, tally)?;
         }
@@ -80,10 +128,14 @@ impl SendQueue {
             return self.seal(plaintext, transport, pool);
         }
         tally.chunks_corked += 1;
+        self.gather(plaintext, pool);
+        Ok(())
+    }
+
+    fn gather(&mut self, plaintext: &[u8], pool: &mut Pool) {
         let cork = self.cork.get_or_insert_with(|| pool.take(plaintext.len()));
         pool.grow(cork, plaintext.len());
         cork.append(plaintext);
-        Ok(())
     }
 
     /// Ends a received chunk: with coalescing off it leaves on its own.
@@ -107,6 +159,9 @@ impl SendQueue {
         pool: &mut Pool,
         tally: &mut Tally,
     ) -> Result<(), SealError> {
+        if self.holding {
+            return Ok(());
+        }
         let Some(cork) = self.cork.take() else { return Ok(()) };
         match reason {
             FlushReason::BatchEnd => tally.flushes_batch_end += 1,
@@ -209,9 +264,14 @@ impl SendQueue {
 
     /// Drops everything but what is in flight: nobody will take it any more.
     pub fn discard(&mut self, pool: &mut Pool) {
-        if let Some(cork) = self.cork.take() {
-            pool.give(cork);
+        for buffer in self.held.drain(..).chain(self.cork.take()) {
+            pool.give(buffer);
         }
+        self.discard_ready(pool);
+    }
+
+    /// Drops what is as on the wire and not in flight; plaintext stays.
+    pub fn discard_ready(&mut self, pool: &mut Pool) {
         for buffer in self.ready.drain(..) {
             pool.give(buffer);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::dial::{HandshakeEnd, HangUp};
 use super::leg::{Input, Output};
 use super::{CloseReason, Phase, Session, Turn};
 use crate::time::Time;
@@ -49,7 +50,7 @@ impl Session {
     /// Whether the client waits for nothing: the backend spoke last and no byte is held.
     #[must_use]
     pub fn is_owed_nothing(&self) -> bool {
-        self.backend_spoke_last && !self.out_of_budget && self.client.queue.is_empty() && self.backend.queue.is_empty()
+        self.backend_spoke_last && !self.wants_turn() && self.client.queue.is_empty() && self.backend.queue.is_empty()
     }
 
     /// Acts on a deadline that has come; does nothing before that.
@@ -81,8 +82,10 @@ impl Session {
                 self.linger(turn);
             }
             Phase::Connecting => self.abandon_due = true,
+            Phase::Securing => self.hang_up(HangUp::Now(HandshakeEnd::Timeout), turn),
+            Phase::HangingUp => self.hurry_hang_up(turn),
             // The client's time is over. What it had said is still carried to a backend that goes on.
-            Phase::Relaying if self.backend.input != Input::Eof => self.client.give_up(turn),
+            Phase::Relaying if self.backend.input == Input::Open => self.client.give_up(turn),
             Phase::Relaying | Phase::Refusing | Phase::Closing => {
                 self.client.give_up(turn);
                 self.backend.give_up(turn);

@@ -1,14 +1,32 @@
-//! Which server a session is sent to.
+//! Which server a session is sent to, and what that server speaks.
 
 use crate::io::Address;
+use crate::session::transport::Transport;
+use crate::tls::Connector;
 
 /// A backend as its listeners' sessions see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Backend {
     /// Its name in the configuration.
     pub name: String,
     /// Its servers, at least one.
-    pub servers: Vec<Address>,
+    pub servers: Vec<Server>,
+}
+
+/// One server of a backend.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it is.
+    pub address: Address,
+    /// Makes the TLS side of connections to it; without one it is spoken to in plain text.
+    pub connector: Option<Connector>,
+}
+
+impl Server {
+    /// A connection's wire form.
+    pub(super) fn transport(&self) -> Transport {
+        self.connector.as_ref().map_or(Transport::Plain, |connector| Transport::Tls(Box::new(connector.engine())))
+    }
 }
 
 /// A shard's turn-taking among a backend's servers.
@@ -38,7 +56,7 @@ impl Rotation {
         Some(chosen)
     }
 
-    pub(super) fn address(&self, server: u16) -> &Address {
+    pub(super) fn server(&self, server: u16) -> &Server {
         &self.backend.servers[usize::from(server)]
     }
 
@@ -52,7 +70,7 @@ mod tests {
     use super::*;
 
     fn three_servers() -> Rotation {
-        let server = |port| Address::Tcp(([127, 0, 0, 1], port).into());
+        let server = |port| Server { address: Address::Tcp(([127, 0, 0, 1], port).into()), connector: None };
         Rotation::new(Backend { name: "cache".into(), servers: vec![server(1), server(2), server(3)] })
     }
 

@@ -1,7 +1,9 @@
 //! Handshakes: what comes of them is served behind the turn's data and within a budget, so that a storm of new clients
 //! leaves the others their half of the core.
 //!
-//! Who waits is served in this order: handshakes that have begun, because a signature is spent on them and most end
+//! Clients' handshakes and those with servers share the budget.
+//!
+//! Who waits is served in this order: handshakes that have begun, a server's among them, because a signature is spent on them and most end
 //! with this message; then clients with a ticket that opens; then the newest. In a storm the oldest have the least
 //! time left, and their clients may have given up.
 //!
@@ -14,13 +16,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Shard;
-use super::table::Entry;
 use super::token::SessionId;
 use crate::io::{Driver, Errno, Lease};
 use crate::pool::{Pool, SendBuf};
 use crate::session::close::CloseReason;
 use crate::session::{Side, Turn};
-use crate::tls::looks_like_plaintext;
+use crate::tls::{Acceptor, looks_like_plaintext};
 
 /// Messages served in one turn. An ECDSA handshake costs about 0.1 ms, one with RSA-2048 about 0.7 ms.
 const MESSAGES_PER_TURN_MAX: usize = 16;
@@ -31,7 +32,7 @@ const TIME_PER_TURN_MIN: Duration = Duration::from_micros(200);
 /// Bytes of one handshake that may wait; more stay in the socket. A chain of post-quantum certificates fits.
 const WAITING_BYTES_MAX: usize = 48 * 1024;
 
-/// How far a session's handshake is.
+/// How far a handshake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing of the client's was served.
@@ -42,7 +43,7 @@ pub(super) enum Stage {
     Over,
 }
 
-/// The handshake of a session.
+/// A session's handshake with one side.
 #[derive(Debug)]
 pub(super) struct Handshake {
     stage: Stage,
@@ -58,12 +59,17 @@ impl Handshake {
         Self { stage: Stage::New, bytes: SendBuf::default(), end: None, queued: false }
     }
 
+    /// None: the side speaks plain text, or is not connected.
+    pub(super) fn over() -> Self {
+        Self { stage: Stage::Over, ..Self::new() }
+    }
+
     /// Whether it is still going on, as far as the shard has seen.
     pub(super) fn is_going_on(&self) -> bool {
         self.stage != Stage::Over
     }
 
-    /// Whether what comes from the client must wait for what came before it.
+    /// Whether what comes from the side must wait for what came before it.
     pub(super) fn defers(&self) -> bool {
         self.is_going_on() || self.queued
     }
@@ -87,7 +93,7 @@ pub(super) struct Queue {
     begun: usize,
     /// Those that have begun, in that order.
     begun_order: VecDeque<SessionId>,
-    going_on: VecDeque<SessionId>,
+    going_on: VecDeque<(SessionId, Side)>,
     resumable: VecDeque<SessionId>,
     fresh: VecDeque<SessionId>,
     /// Came since it was last served.
@@ -117,8 +123,9 @@ impl Queue {
         self.resumable.len() + self.fresh.len()
     }
 
-    fn next(&mut self) -> Option<SessionId> {
-        self.going_on.pop_front().or_else(|| self.resumable.pop_back()).or_else(|| self.fresh.pop_back())
+    fn next(&mut self) -> Option<(SessionId, Side)> {
+        let new = |queue: &mut Self| queue.resumable.pop_back().or_else(|| queue.fresh.pop_back());
+        self.going_on.pop_front().or_else(|| new(self).map(|id| (id, Side::Client)))
     }
 
     /// Of the new ones the one that has waited longest for nothing.
@@ -128,31 +135,32 @@ impl Queue {
 }
 
 impl<D: Driver> Shard<D> {
-    /// Keeps what a client has sent until its handshake is served. The session defers.
-    pub(super) fn hold_bytes(&mut self, id: SessionId, lease: &Lease) {
+    /// Keeps what a side has sent until its handshake is served. It defers.
+    pub(super) fn hold_bytes(&mut self, id: SessionId, side: Side, lease: &Lease) {
         let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return };
         let bytes = self.driver.bytes_mut(lease);
-        let held = &mut entry.handshake.bytes;
+        let held = &mut entry.handshake_mut(side).bytes;
         self.pool.grow(held, bytes.len());
         held.append(bytes);
-        self.enqueue(id);
+        self.enqueue(id, side);
     }
 
-    /// Keeps the end of a client's socket until its handshake is served. The session defers.
-    pub(super) fn hold_end(&mut self, id: SessionId, error: Option<Errno>) {
+    /// Keeps the end of a side's socket until its handshake is served. It defers.
+    pub(super) fn hold_end(&mut self, id: SessionId, side: Side, error: Option<Errno>) {
         let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return };
-        entry.handshake.end = Some(error);
-        self.enqueue(id);
+        entry.handshake_mut(side).end = Some(error);
+        self.enqueue(id, side);
     }
 
-    fn enqueue(&mut self, id: SessionId) {
+    fn enqueue(&mut self, id: SessionId, side: Side) {
         let Some(entry) = self.table.entry(id) else { return };
-        if std::mem::replace(&mut entry.handshake.queued, true) {
+        let handshake = entry.handshake_mut(side);
+        if std::mem::replace(&mut handshake.queued, true) {
             return;
         }
-        match entry.handshake.stage {
+        match handshake.stage {
             Stage::New => self.handshakes.arrived.push(id),
-            Stage::Begun | Stage::Over => self.handshakes.going_on.push_back(id),
+            Stage::Begun | Stage::Over => self.handshakes.going_on.push_back((id, side)),
         }
     }
 
@@ -166,8 +174,11 @@ impl<D: Driver> Shard<D> {
         self.sort_arrived();
         let mut served = 0;
         while served < MESSAGES_PER_TURN_MAX && (served == 0 || self.driver.now() < until) {
-            let Some(id) = self.handshakes.next() else { break };
-            served += usize::from(self.serve_handshake(id));
+            let Some((id, side)) = self.handshakes.next() else { break };
+            served += usize::from(match side {
+                Side::Client => self.serve_client_handshake(id),
+                Side::Backend => self.serve_backend_handshake(id),
+            });
         }
         self.make_room();
     }
@@ -180,7 +191,8 @@ impl<D: Driver> Shard<D> {
             let id = self.handshakes.arrived[index];
             let Some(entry) = self.table.entry(id) else { continue };
             let acceptor = &self.listeners[usize::from(entry.listener)].acceptor;
-            if waiting > MESSAGES_PER_TURN_MAX && acceptor.knows(entry.handshake.bytes.data()) {
+            let knows = |acceptor: &Acceptor| acceptor.knows(entry.handshake.bytes.data());
+            if waiting > MESSAGES_PER_TURN_MAX && acceptor.as_ref().is_some_and(knows) {
                 self.handshakes.resumable.push_back(id);
             } else {
                 self.handshakes.fresh.push_back(id);
@@ -189,8 +201,8 @@ impl<D: Driver> Shard<D> {
         self.handshakes.arrived.clear();
     }
 
-    /// Gives a session what has come of its handshake. `false` when that took no time.
-    fn serve_handshake(&mut self, id: SessionId) -> bool {
+    /// Gives a session what has come of its client's handshake. `false` when that took no time.
+    fn serve_client_handshake(&mut self, id: SessionId) -> bool {
         let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return false };
         let handshake = &mut entry.handshake;
         handshake.queued = false;
@@ -214,6 +226,35 @@ impl<D: Driver> Shard<D> {
         }
         self.touch(id);
         !worthless
+    }
+
+    /// Gives a session what has come of its server's handshake. `false` when that took no time.
+    fn serve_backend_handshake(&mut self, id: SessionId) -> bool {
+        let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return false };
+        let handshake = &mut entry.backend_handshake;
+        handshake.queued = false;
+        let mut bytes = std::mem::take(&mut handshake.bytes);
+        let end = handshake.end.take();
+        let has_bytes = !bytes.is_empty();
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        if has_bytes {
+            entry.session.handle_received(Side::Backend, bytes.data_mut(), turn);
+        }
+        if let Some(error) = end {
+            entry.session.handle_end(Side::Backend, error, turn);
+        }
+        self.pool.give(bytes);
+        self.touch(id);
+        has_bytes
+    }
+
+    /// Counts the handshake with a server that has just been connected, if there is one.
+    pub(super) fn begin_backend_handshake(&mut self, id: SessionId) {
+        let Some(entry) = self.table.entry(id) else { return };
+        if entry.session.is_handshaking(Side::Backend) && !entry.backend_handshake.is_going_on() {
+            entry.backend_handshake.stage = Stage::Begun;
+            self.handshaking += 1;
+        }
     }
 
     fn begin(&mut self, id: SessionId) {
@@ -249,19 +290,35 @@ impl<D: Driver> Shard<D> {
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         turn.tally.handshakes_displaced += 1;
         entry.session.abandon(CloseReason::TooManyHandshakes, turn);
-        self.end_handshake(id);
+        self.end_handshake(id, Side::Client);
         self.touch(id);
     }
 
     /// Counts a handshake as over, once.
-    pub(super) fn end_handshake(&mut self, id: SessionId) {
-        let Some(Entry { handshake, .. }) = self.table.entry(id) else { return };
-        match std::mem::replace(&mut handshake.stage, Stage::Over) {
-            Stage::Over => return,
-            Stage::New => {}
-            Stage::Begun => self.handshakes.begun -= 1,
+    pub(super) fn end_handshake(&mut self, id: SessionId, side: Side) {
+        let Some(entry) = self.table.entry(id) else { return };
+        match (std::mem::replace(&mut entry.handshake_mut(side).stage, Stage::Over), side) {
+            (Stage::Over, _) => return,
+            (Stage::New, _) | (Stage::Begun, Side::Backend) => {}
+            (Stage::Begun, Side::Client) => self.handshakes.begun -= 1,
         }
         self.handshaking -= 1;
+    }
+
+    /// Sees a handshake end.
+    pub(super) fn settle_handshake(&mut self, id: SessionId, side: Side) {
+        let Some(entry) = self.table.entry(id) else { return };
+        if entry.handshake_mut(side).is_going_on() && !entry.session.is_handshaking(side) {
+            self.end_handshake(id, side);
+        }
+    }
+
+    /// Drops what waits of a handshake, which is over.
+    pub(super) fn drop_handshake(&mut self, id: SessionId, side: Side) {
+        if let Some(entry) = self.table.entry(id) {
+            entry.handshake_mut(side).discard(&mut self.pool);
+        }
+        self.end_handshake(id, side);
     }
 }
 
@@ -278,8 +335,8 @@ mod tests {
         let mut queue = Queue::new(8);
         queue.fresh.extend([1, 2, 3].map(id));
         queue.resumable.extend([4, 5].map(id));
-        queue.going_on.extend([6, 7].map(id));
-        let order: Vec<_> = std::iter::from_fn(|| queue.next()).map(|id| id.slot).collect();
+        queue.going_on.extend([(id(6), Side::Client), (id(7), Side::Backend)]);
+        let order: Vec<_> = std::iter::from_fn(|| queue.next()).map(|(id, _)| id.slot).collect();
         assert_eq!(order, [6, 7, 5, 4, 3, 2, 1]);
         assert!(queue.is_empty());
     }

@@ -28,7 +28,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use backends::Backend;
+pub use backends::{Backend, Server};
 pub use orders::{Handoff, Order, Renewal};
 
 use crate::events::Event;
@@ -36,6 +36,7 @@ use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, Sock
 use crate::load::Load;
 use crate::metrics::Tally;
 use crate::pool::{Pool, SendBuf};
+use crate::session::transport::Transport;
 use crate::session::{self, Side, Turn};
 use crate::shard::backends::Rotation;
 use crate::shard::links::Links;
@@ -69,8 +70,8 @@ pub struct Options {
 /// What a shard knows of a listener.
 #[derive(Debug)]
 pub struct Listener {
-    /// Makes the TLS side of a session.
-    pub acceptor: Acceptor,
+    /// Makes the TLS side of a session; without one its clients speak plain text.
+    pub acceptor: Option<Acceptor>,
     /// The index of its backend.
     pub backend: u16,
     /// What bounds its sessions.
@@ -238,7 +239,7 @@ impl<D: Driver> Shard<D> {
             }
             return;
         };
-        let defers = side == Side::Client && entry.handshake.defers();
+        let defers = entry.handshake_mut(side).defers();
         if let Some(socket) = entry.socket_mut(side) {
             if !more {
                 socket.receive = Receive::Idle;
@@ -251,7 +252,7 @@ impl<D: Driver> Shard<D> {
             Ok(Some(lease)) => {
                 self.tally.receives += 1;
                 if defers {
-                    self.hold_bytes(id, &lease);
+                    self.hold_bytes(id, side, &lease);
                 } else {
                     self.deliver(id, side, &lease);
                 }
@@ -259,7 +260,7 @@ impl<D: Driver> Shard<D> {
             }
             Err(Errno(libc::ENOBUFS)) => self.tally.receives_without_buffer += 1,
             Err(Errno(libc::ECANCELED)) => {}
-            Ok(None) | Err(_) if defers => self.hold_end(id, result.err()),
+            Ok(None) | Err(_) if defers => self.hold_end(id, side, result.err()),
             Ok(None) | Err(_) => self.deliver_end(id, side, result.err()),
         }
     }
@@ -307,8 +308,11 @@ impl<D: Driver> Shard<D> {
                     server: entry.server,
                     server_local_port: entry.server_local_port,
                 });
+                let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+                let transport = entry.server.map_or(Transport::Plain, |server| rotation.server(server).transport());
                 let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-                entry.session.handle_connected(turn);
+                entry.session.handle_connected(transport, turn);
+                self.begin_backend_handshake(id);
             }
             Err(errno) => self.handle_dial_failed(id, errno),
         }

@@ -13,6 +13,7 @@ use super::token::SessionId;
 use crate::events::Event;
 use crate::io::{Driver, Fd};
 use crate::session::close::CloseReason;
+use crate::session::transport::Transport;
 use crate::session::{Refusal, Session, Turn};
 use crate::tls::Acceptor;
 
@@ -61,10 +62,10 @@ pub struct Handoff {
 /// What a shard's listeners speak TLS with from the next client on. Sessions that are there keep what they began with.
 #[derive(Debug)]
 pub struct Renewal {
-    /// One for each listener, in their order.
-    pub acceptors: Vec<Acceptor>,
+    /// One for each listener, in their order; none where it is plain.
+    pub acceptors: Vec<Option<Acceptor>>,
     /// Where the replaced ones go: to whoever waits for the change and has the time to drop them.
-    pub replaced: mpsc::Sender<Vec<Acceptor>>,
+    pub replaced: mpsc::Sender<Vec<Option<Acceptor>>>,
 }
 
 impl<D: Driver> Shard<D> {
@@ -93,8 +94,14 @@ impl<D: Driver> Shard<D> {
         }
         let (_, client_address) = self.driver.socket_addresses(handoff.client);
         let listener = &self.listeners[usize::from(handoff.listener)];
-        let engine = listener.acceptor.engine();
-        let session = Session::new(engine, Rc::clone(&listener.session), handoff.refusal, self.now);
+        let client = match &listener.acceptor {
+            Some(acceptor) => Transport::Tls(Box::new(acceptor.engine())),
+            None => Transport::Plain,
+        };
+        let handshake = if client.is_plain() { Handshake::over() } else { Handshake::new() };
+        self.handshaking += u32::from(handshake.is_going_on());
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let session = Session::new(client, Rc::clone(&listener.session), handoff.refusal, turn);
         let id = self.table.insert(Entry {
             session,
             generation: 0,
@@ -104,6 +111,7 @@ impl<D: Driver> Shard<D> {
             client_address,
             backend: None,
             connect: None,
+            hanging_up: false,
             server: None,
             attempts: 0,
             dial_again_at: None,
@@ -112,12 +120,12 @@ impl<D: Driver> Shard<D> {
             touched: false,
             closing: false,
             pending: false,
-            handshake: Handshake::new(),
+            handshake,
+            backend_handshake: Handshake::over(),
             short: false,
             timer: None,
         });
         self.tally.sessions += 1;
-        self.handshaking += 1;
         if let Some(quiet) = self.draining {
             self.begin_drain_of(id, quiet);
         }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use super::backends::Rotation;
 use super::socket::{Receive, Socket};
 use super::token::{self, Purpose, SessionId};
 use super::{Shard, group};
 use crate::events::{CloseRecord, Event};
-use crate::io::{BufferGroup, Driver, Errno, Op, OpId};
+use crate::io::{BufferGroup, Driver, Errno, Op};
 use crate::pool::SendBuf;
+use crate::session::dial::HandshakeEnd;
 use crate::session::{Output, Side, Turn};
+use crate::tls::Failure;
 
 /// How soon a server whose queue of connections was full is tried again.
 const DIAL_AGAIN: Duration = Duration::from_millis(5);
@@ -29,8 +32,10 @@ impl<D: Driver> Shard<D> {
     }
 
     fn settle(&mut self, id: SessionId) {
+        self.finish_hang_up(id);
         while let Some(output) = self.poll(id) {
             match output {
+                Output::HangUp(end) => self.hang_up(id, end),
                 Output::Send(side, buffer) => self.send(id, side, buffer),
                 Output::ShutdownWrite(side) => self.shutdown_write(id, side),
                 Output::Dial => self.dial(id),
@@ -76,7 +81,7 @@ impl<D: Driver> Shard<D> {
         let rotation = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
         let Some(server) = rotation.choose(entry.server, entry.attempts) else {
             let last = entry.detail.take().unwrap_or_default();
-            let why = format!("backend '{}': {last}", rotation.name());
+            let why = unreachable_text(rotation, &last);
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
             entry.session.handle_unreachable(&why, turn);
             entry.detail = Some(why.into());
@@ -91,7 +96,7 @@ impl<D: Driver> Shard<D> {
     fn connect(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
         let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let Some(address) = entry.server.map(|server| rotation.address(server)) else { return };
+        let Some(address) = entry.server.map(|server| &rotation.server(server).address) else { return };
         match self.driver.open_socket(address, &self.options.socket) {
             Ok(socket) => {
                 entry.backend = Some(Socket::new(socket));
@@ -120,7 +125,7 @@ impl<D: Driver> Shard<D> {
             Errno(libc::ECANCELED) => "no answer within the connect timeout".to_owned(),
             errno => errno.to_string(),
         };
-        entry.detail = entry.server.map(|server| format!("{}: {why}", rotation.address(server)).into());
+        entry.detail = entry.server.map(|server| format!("{}: {why}", rotation.server(server).address).into());
         entry.session.redial();
         self.touch(id);
     }
@@ -143,28 +148,59 @@ impl<D: Driver> Shard<D> {
         }
     }
 
+    /// Gives a server up whose handshake has failed: cancels what is in flight on its socket, which is closed when all
+    /// of it has come home.
+    fn hang_up(&mut self, id: SessionId, end: HandshakeEnd) {
+        let Some(entry) = self.table.entry(id) else { return };
+        entry.hanging_up = true;
+        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let server = entry.server.map(|server| rotation.server(server));
+        let name = server.and_then(|server| server.connector.as_ref()?.server_name());
+        let than = match (end, name) {
+            (HandshakeEnd::Failed(Failure::ServerNameMismatch), Some(name)) => format!(" than {name}"),
+            (HandshakeEnd::Failed(_) | HandshakeEnd::Closed | HandshakeEnd::Lost(_) | HandshakeEnd::Timeout, _) => {
+                String::new()
+            }
+        };
+        entry.detail = server.map(|server| format!("{}: TLS: {end}{than}", server.address).into());
+        if let Some(socket) = &mut entry.backend {
+            cancel_all(&mut self.driver, socket);
+        }
+        self.finish_hang_up(id);
+    }
+
+    fn finish_hang_up(&mut self, id: SessionId) {
+        let Some(entry) = self.table.entry(id) else { return };
+        if !entry.hanging_up || entry.closing || entry.backend.as_ref().is_some_and(Socket::is_busy) {
+            return;
+        }
+        entry.hanging_up = false;
+        if let Some(socket) = entry.backend.take() {
+            self.driver.close(socket.fd);
+        }
+        self.drop_handshake(id, Side::Backend);
+        let Some(entry) = self.table.entry(id) else { return };
+        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let why = unreachable_text(rotation, entry.detail.as_deref().unwrap_or_default());
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        entry.session.handle_hung_up(&why, turn);
+    }
+
     /// Cancels whatever is in flight; the sockets are closed when all of it has come home.
     fn begin_close(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
         entry.closing = true;
-        let cancel = |driver: &mut D, op: OpId| {
-            driver.push(token::NO_ONE, Op::Cancel { op });
-        };
         if let Some(op) = entry.connect {
-            cancel(&mut self.driver, op);
+            self.driver.push(token::NO_ONE, Op::Cancel { op });
         }
         for side in Side::BOTH {
-            let Some(socket) = entry.socket_mut(side) else { continue };
-            if let Receive::Many(op) | Receive::Once(op) = socket.receive {
-                cancel(&mut self.driver, op);
-                socket.receive = Receive::Cancelled;
-            }
-            if let Some(op) = socket.send {
-                cancel(&mut self.driver, op);
+            if let Some(socket) = entry.socket_mut(side) {
+                cancel_all(&mut self.driver, socket);
             }
         }
-        entry.handshake.discard(&mut self.pool);
-        self.end_handshake(id);
+        for side in Side::BOTH {
+            self.drop_handshake(id, side);
+        }
         self.publish_pending(id, false);
     }
 
@@ -179,16 +215,15 @@ impl<D: Driver> Shard<D> {
         let (client_received_bytes, client_sent_bytes) = entry.session.bytes(Side::Client);
         let (server_received_bytes, server_sent_bytes) = entry.session.bytes(Side::Backend);
         let reason = entry.session.reason();
-        let failure = reason
-            .and_then(|reason| reason.failure())
-            .map(|failure| failure.in_words(crate::tls::Role::Server).to_string().into());
+        let failure = reason.and_then(|reason| reason.failure()).map(|failure| failure.to_string().into());
         let record = CloseRecord {
             client: entry.client_address,
             listener: entry.listener,
             shard: self.options.id,
             server: entry.server,
             server_local_port: entry.server_local_port,
-            tls: entry.session.tls_summary(),
+            tls: entry.session.tls_summary(Side::Client),
+            server_tls: entry.session.tls_summary(Side::Backend),
             client_identity: entry.session.client_identity(),
             handshake: entry.session.handshake_took(),
             duration: self.now.since(entry.session.started()),
@@ -205,10 +240,10 @@ impl<D: Driver> Shard<D> {
     fn settle_receive(&mut self, id: SessionId, side: Side) {
         let scarce = self.scarce;
         let Some(entry) = self.table.entry(id) else { return };
-        let has_room = side == Side::Backend || entry.handshake.has_room();
+        let has_room = entry.handshake_mut(side).has_room();
         let wanted = has_room && entry.session.wants_receive(side, scarce);
         let starved = scarce && !wanted && entry.session.wants_receive(side, false);
-        if entry.connect.is_some() && side == Side::Backend {
+        if (entry.connect.is_some() || entry.hanging_up) && side == Side::Backend {
             return;
         }
         let Some(socket) = entry.socket_mut(side) else { return };
@@ -234,7 +269,6 @@ impl<D: Driver> Shard<D> {
         if entry.session.wants_turn() {
             self.resuming.push(id);
         }
-        let handshake_is_over = entry.handshake.is_going_on() && !entry.session.is_handshaking();
         if let Some(deadline) = entry.session.deadline()
             && entry.timer.is_none_or(|timer| deadline < timer)
         {
@@ -243,8 +277,8 @@ impl<D: Driver> Shard<D> {
         }
         let pending = entry.session.is_pending();
         self.publish_pending(id, pending);
-        if handshake_is_over {
-            self.end_handshake(id);
+        for side in Side::BOTH {
+            self.settle_handshake(id, side);
         }
     }
 
@@ -262,6 +296,22 @@ impl<D: Driver> Shard<D> {
             self.pending -= 1;
         }
         self.links.pending.publish(id.slot, pending);
+    }
+}
+
+/// What a client and the log are told about a backend of which no server could be reached.
+fn unreachable_text(rotation: &Rotation, last: &str) -> String {
+    format!("backend '{}': {last}", rotation.name())
+}
+
+/// Cancels what is in flight on a socket.
+fn cancel_all<D: Driver>(driver: &mut D, socket: &mut Socket) {
+    if let Receive::Many(op) | Receive::Once(op) = socket.receive {
+        driver.push(token::NO_ONE, Op::Cancel { op });
+        socket.receive = Receive::Cancelled;
+    }
+    if let Some(op) = socket.send {
+        driver.push(token::NO_ONE, Op::Cancel { op });
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub(super) client_address: Option<SocketAddr>,
     pub(super) backend: Option<Socket>,
     pub(super) connect: Option<OpId>,
+    /// The connection to the server is to be closed when nothing of it is in flight any more.
+    pub(super) hanging_up: bool,
     /// The server dialled last, and how many have been tried.
     pub(super) server: Option<u16>,
     pub(super) attempts: u16,
@@ -39,7 +41,9 @@ pub(super) struct Entry {
     /// The session has said [`Output::Close`](crate::session::Output::Close).
     pub(super) closing: bool,
     pub(super) pending: bool,
+    /// The client's.
     pub(super) handshake: Handshake,
+    pub(super) backend_handshake: Handshake,
     /// Already in the list of sessions that wait for memory.
     pub(super) short: bool,
     /// When the earliest timer set for it fires.
@@ -51,6 +55,13 @@ impl Entry {
         match side {
             Side::Client => Some(&mut self.client),
             Side::Backend => self.backend.as_mut(),
+        }
+    }
+
+    pub(super) const fn handshake_mut(&mut self, side: Side) -> &mut Handshake {
+        match side {
+            Side::Client => &mut self.handshake,
+            Side::Backend => &mut self.backend_handshake,
         }
     }
 

@@ -47,6 +47,22 @@ impl Certificates {
         certificate.der().clone()
     }
 
+    /// Exchanges `server.crt` and its key for ones with these parameters.
+    pub(crate) fn with_server(self, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        self.certify("server", change);
+        self
+    }
+
+    /// Adds `name.crt` and `name.key`; the certificate is for localhost unless its parameters are changed.
+    pub(crate) fn certify(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let path = |ending: &str| self.folder().join(format!("{name}.{ending}"));
+        fs::write(path("crt"), params.signed_by(&key, &self.ca).unwrap().pem()).unwrap();
+        write_private(&path("key"), &key.serialize_pem());
+    }
+
     /// Where `ca.crt`, `server.crt` and `server.key` lie.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

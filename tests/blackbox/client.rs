@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,8 +122,9 @@ impl Dial {
 }
 
 impl Client {
-    /// A client of a server's unix socket.
-    pub(crate) fn plain(socket: UnixStream) -> Self {
+    /// A client without TLS. A socket of either kind takes the same calls.
+    pub(crate) fn plain(socket: impl Into<OwnedFd>) -> Self {
+        let socket = UnixStream::from(socket.into());
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { wire: Wire::Plain(socket), received: Vec::new(), taken: 0, end: None }
     }
@@ -182,7 +184,13 @@ impl Client {
         let end = match &mut self.wire {
             Wire::Plain(socket) => {
                 let mut bytes = [0; 65536];
-                let length = socket.read(&mut bytes)?;
+                let length = match socket.read(&mut bytes) {
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                        self.end = Some(End::Reset);
+                        return Ok(false);
+                    }
+                    read => read?,
+                };
                 self.received.extend_from_slice(&bytes[..length]);
                 (length == 0).then_some(End::Orderly)
             }

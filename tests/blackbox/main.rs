@@ -27,4 +27,6 @@ mod rejected_starts;
 mod reload;
 mod server_features;
 mod storms;
+mod tls_servers;
 mod tls_versions;
+mod transports;

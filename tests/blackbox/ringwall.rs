@@ -1,7 +1,7 @@
 //! The program under test: its configuration, readiness, log and end.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -16,6 +16,8 @@ use crate::process::{PATIENCE, Process, run};
 pub(crate) struct Setup {
     pub(crate) certificates: Certificates,
     servers: Vec<String>,
+    backend: String,
+    transport: &'static str,
     listener: String,
     sections: String,
     tls: String,
@@ -29,6 +31,8 @@ impl Setup {
         Self {
             certificates: Certificates::new(),
             servers: vec![server.into()],
+            backend: String::new(),
+            transport: "tls = { certificate = \"server.crt\", private_key = \"server.key\" }",
             listener: String::new(),
             sections: String::new(),
             tls: String::new(),
@@ -40,6 +44,18 @@ impl Setup {
     /// Adds a server to the backend.
     pub(crate) fn and(mut self, server: impl Into<String>) -> Self {
         self.servers.push(server.into());
+        self
+    }
+
+    /// Adds keys of the backend.
+    pub(crate) fn backend(mut self, keys: &str) -> Self {
+        self.backend = keys.to_owned();
+        self
+    }
+
+    /// Makes the listener one for clients without TLS.
+    pub(crate) fn plain(mut self) -> Self {
+        self.transport = "plain = true";
         self
     }
 
@@ -84,11 +100,11 @@ impl Setup {
         let servers: Vec<_> = self.servers.iter().map(|server| format!("{server:?}")).collect();
         let text = format!(
             "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
-             tls = {{ certificate = \"server.crt\", private_key = \"server.key\"{} }}\n{}\n\
-             [[backend]]\nname = \"server\"\nservers = [{}]\n[log]\nformat = \"json\"\n{}",
-            self.tls,
+             {}\n{}\n[[backend]]\nname = \"server\"\nservers = [{}]\n{}\n[log]\nformat = \"json\"\n{}",
+            self.transport.replace(" }", &format!("{} }}", self.tls)),
             self.listener,
             servers.join(", "),
+            self.backend,
             self.sections
         );
         let path = self.certificates.folder().join("ringwall.toml");
@@ -168,6 +184,11 @@ impl Ringwall {
     /// A connected client.
     pub(crate) fn client(&self) -> Client {
         self.dial().connect().unwrap()
+    }
+
+    /// A connected client without TLS.
+    pub(crate) fn plain_client(&self) -> Client {
+        Client::plain(TcpStream::connect(self.address).unwrap())
     }
 
     pub(crate) fn ca_file(&self) -> PathBuf {

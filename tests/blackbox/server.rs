@@ -7,6 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::certificates::Certificates;
 use crate::client::Client;
 use crate::process::Process;
 
@@ -14,35 +15,49 @@ use crate::process::Process;
 pub(crate) struct Server {
     folder: TempDir,
     port: u16,
-    _process: Process,
+    pub(crate) process: Process,
 }
 
 impl Server {
     /// On a unix socket.
     pub(crate) fn on_unix_socket() -> Self {
-        Self::start(0)
+        Self::start(0, &["--port".into(), "0".into()])
     }
 
     /// On a TCP port.
     pub(crate) fn on_tcp() -> Self {
-        Self::start(free_port())
+        let port = free_port();
+        Self::start(port, &["--port".into(), port.to_string()])
     }
 
-    fn start(port: u16) -> Self {
+    /// On a TCP port that speaks TLS with the certificate that `certificates` has for a server; `keys` are more of its
+    /// configuration, such as `--tls-auth-clients no`.
+    pub(crate) fn with_tls(certificates: &Certificates, keys: &[&str]) -> Self {
+        let port = free_port();
+        let file = |name: &str| certificates.folder().join(name).display().to_string();
+        let mut arguments = vec!["--port".into(), "0".into(), "--tls-port".into(), port.to_string()];
+        for (key, name) in [("cert", "server.crt"), ("key", "server.key"), ("ca-cert", "ca.crt")] {
+            arguments.extend([format!("--tls-{key}-file"), file(name)]);
+        }
+        arguments.extend(keys.iter().map(ToString::to_string));
+        Self::start(port, &arguments)
+    }
+
+    fn start(port: u16, arguments: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program());
         command
             .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--maxclients", "4500"])
             // Values of any size, and no opinion on how fast a client must read.
             .args(["--proto-max-bulk-len", "1gb", "--client-query-buffer-limit", "2gb"])
-            .args(["--port", &port.to_string()])
+            .args(arguments)
             .arg("--unixsocket")
             .arg(folder.path().join("server.sock"))
             .arg("--dir")
             .arg(folder.path());
         let process = Process::start(command, || {});
         process.line(|line| line.contains("eady to accept connections"));
-        Self { folder, port, _process: process }
+        Self { folder, port, process }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -1,4 +1,4 @@
-//! The real program against OpenSSL's client: what each TLS key of the configuration makes that client see, and what
+//! The real program against OpenSSL's client and server: what each TLS key of the configuration makes them see, and what
 //! the program's log says about it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,4 +11,5 @@ mod policy;
 mod program;
 mod reload;
 mod resumption;
+mod servers;
 mod tickets;

@@ -1,4 +1,4 @@
-//! The real program in a folder of its own, and OpenSSL's client in front of it.
+//! The real program in a folder of its own, with OpenSSL's client in front of it or its server behind it.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
@@ -162,13 +162,22 @@ impl Program {
     /// As [`Self::start`], with more sections and arguments.
     pub(crate) fn start_with(folder: &Folder, tls: &str, sections: &str, arguments: &[&str]) -> Self {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        let config = format!(
-            "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"valkey\"\n[listener.tls]\n{tls}\n\
-             [[backend]]\nname = \"valkey\"\nservers = [\"{}\"]\n[limits]\nmax_connections = 100\n[runtime]\nshards = 2\n\
-             {sections}",
-            server.local_addr().unwrap()
-        );
+        let address = server.local_addr().unwrap().to_string();
         thread::spawn(move || server.incoming().for_each(drop));
+        Self::launch(&address, folder, &format!("[listener.tls]\n{tls}"), sections, 2, arguments)
+    }
+
+    /// Starts it in front of this server, with these lines for its one listener and its backend.
+    pub(crate) fn in_front_of(server: &str, folder: &Folder, listener: &str, backend: &str, shards: usize) -> Self {
+        Self::launch(server, folder, listener, backend, shards, &[])
+    }
+
+    fn launch(server: &str, folder: &Folder, listener: &str, rest: &str, shards: usize, arguments: &[&str]) -> Self {
+        let config = format!(
+            "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"valkey\"\n{listener}\n\
+             [[backend]]\nname = \"valkey\"\nservers = [\"{server}\"]\n{rest}\n\
+             [limits]\nmax_connections = 100\n[runtime]\nshards = {shards}\n",
+        );
         folder.write("ringwall.toml", &config);
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
         command.current_dir(folder.path()).args(["run", "--config", "ringwall.toml"]).args(arguments);
@@ -187,6 +196,11 @@ impl Program {
         let (_, rest) = started.split_once("public on ").unwrap_or_else(|| panic!("{started}"));
         program.address = rest.split_once(' ').unwrap().0.to_owned();
         program
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn line(&mut self) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ringwall::io::Errno;
 use ringwall::session::close::CloseReason;
 use ringwall::session::coalescer::Threshold;
-use ringwall::session::{Options, Refusal, Session, Side};
+use ringwall::session::{Options, Refusal, Side};
 
 use crate::world::{Credentials, World, options};
 
@@ -38,7 +38,7 @@ fn junk_right_behind_the_handshake_and_a_request_does_not_undo_them() {
     assert_tls_failed(&world);
     assert!(world.session.handshake_took().is_some());
     assert_eq!(world.dials, 1);
-    world.turn(Session::handle_connected);
+    world.connect();
     assert_eq!(world.to_backend, b"SET a 1\r\n");
     assert!(world.fin_to_backend);
     world.bury();

@@ -30,7 +30,7 @@ fn a_ticket_leaves_right_after_the_clients_finished() {
     world.receive(Side::Client, &hello);
     let before = world.raw_to_client.len();
     world.deliver_client();
-    assert!(!world.session.is_handshaking());
+    assert!(!world.session.is_handshaking(Side::Client));
     // No tickets are configured here, so nothing is owed; the black-box tests see the ticket itself.
     assert_eq!(world.raw_to_client.len(), before);
     world.bury();
@@ -53,7 +53,7 @@ fn what_the_client_says_before_the_backend_is_connected_waits_for_it() {
     world.shake_hands();
     world.client_says(b"SET a 1\r\n");
     assert_eq!(world.to_backend, b"");
-    world.turn(Session::handle_connected);
+    world.connect();
     assert_eq!(world.to_backend, b"SET a 1\r\n");
     world.bury();
 }
@@ -347,7 +347,7 @@ fn a_dial_that_takes_too_long_is_abandoned_and_tried_elsewhere() {
     assert_eq!(world.abandoned, 1);
     world.turn(|session, _| session.redial());
     assert_eq!(world.dials, 2);
-    world.turn(Session::handle_connected);
+    world.connect();
     world.client_says(b"PING\r\n");
     assert_eq!(world.to_backend, b"PING\r\n");
     world.bury();

@@ -5,4 +5,6 @@
 mod breaks;
 mod examples;
 mod properties;
+mod servers;
+mod transports;
 mod world;

@@ -1,4 +1,4 @@
-//! A session between a rustls client and a scripted backend, without a socket: what the tests drive.
+//! A session between a client and a backend, each rustls or plain text, without a socket: what the tests drive.
 
 use std::io::{Read, Write};
 use std::rc::Rc;
@@ -9,11 +9,13 @@ use ringwall::io::Errno;
 use ringwall::metrics::Tally;
 use ringwall::pool::{Pool, SendBuf};
 use ringwall::session::coalescer::Threshold;
+use ringwall::session::dial::HandshakeEnd;
+use ringwall::session::transport::Transport;
 use ringwall::session::{Options, Output, Refusal, Session, Side, Turn};
 use ringwall::time::Time;
-use ringwall::tls::{self, Acceptor, Identity};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use ringwall::tls::{self, Acceptor, BackendCredentials, Connector, Identity, ServerAuth, Servers};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
 /// The options most tests use.
 pub(crate) fn options() -> Options {
@@ -27,10 +29,32 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// A listener's certificate and a client configuration that trusts it.
+/// What the two sides of a session speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Speech {
+    pub(crate) client_tls: bool,
+    pub(crate) backend_tls: bool,
+}
+
+impl Speech {
+    /// What clients and a server without TLS want.
+    pub(crate) const USUAL: Self = Self { client_tls: true, backend_tls: false };
+
+    pub(crate) const ALL: [Self; 4] = [
+        Self::USUAL,
+        Self { client_tls: true, backend_tls: true },
+        Self { client_tls: false, backend_tls: true },
+        Self { client_tls: false, backend_tls: false },
+    ];
+}
+
+/// One certificate: a listener's, with a client configuration that trusts it; and a server's, with a connector that
+/// does.
 pub(crate) struct Credentials {
     pub(crate) server: tls::Credentials,
     pub(crate) client: Arc<ClientConfig>,
+    pub(crate) backend: Arc<ServerConfig>,
+    pub(crate) servers: BackendCredentials,
 }
 
 impl Credentials {
@@ -46,7 +70,26 @@ impl Credentials {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der().clone()).unwrap();
         let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        Self { server: Identity::load(&chain_file, &key_file).unwrap().into(), client: Arc::new(client) }
+        let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut backend = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], der)
+            .unwrap();
+        // So that what a server sends unasked does not depend on when it is asked.
+        backend.send_tls13_tickets = 0;
+        Self {
+            server: Identity::load(&chain_file, &key_file).unwrap().into(),
+            client: Arc::new(client),
+            backend: Arc::new(backend),
+            servers: BackendCredentials {
+                servers: Servers::load(&ServerAuth::Full(chain_file)).unwrap(),
+                identity: None,
+            },
+        }
+    }
+
+    fn connector(&self, name: &str) -> Connector {
+        Connector::new(&self.servers, &tls::Options::default(), tls::ServerName::parse(name)).unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -91,15 +134,68 @@ impl Client {
     }
 }
 
+/// The server's end of a TLS connection.
+pub(crate) struct Server {
+    pub(crate) tls: ServerConnection,
+    /// Whether the session's close_notify has come.
+    pub(crate) closed: bool,
+    /// Why it gave up.
+    pub(crate) error: Option<rustls::Error>,
+}
+
+impl Server {
+    fn new(config: &Arc<ServerConfig>) -> Self {
+        let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
+        tls.set_buffer_limit(None);
+        Self { tls, closed: false, error: None }
+    }
+
+    pub(crate) fn write(&mut self, plaintext: &[u8]) {
+        self.tls.writer().write_all(plaintext).unwrap();
+    }
+
+    pub(crate) fn take_ciphertext(&mut self) -> Vec<u8> {
+        let mut wire = Vec::new();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut wire).unwrap();
+        }
+        wire
+    }
+
+    /// The plaintext in `wire`.
+    fn feed(&mut self, mut wire: &[u8]) -> Vec<u8> {
+        let mut plaintext = Vec::new();
+        while !wire.is_empty() && self.error.is_none() {
+            self.tls.read_tls(&mut wire).unwrap();
+            match self.tls.process_new_packets() {
+                Ok(state) => {
+                    let start = plaintext.len();
+                    plaintext.resize(start + state.plaintext_bytes_to_read(), 0);
+                    self.tls.reader().read_exact(&mut plaintext[start..]).unwrap();
+                    self.closed |= state.peer_has_closed();
+                }
+                Err(error) => self.error = Some(error),
+            }
+        }
+        plaintext
+    }
+}
+
 /// A session and everything around it.
 pub(crate) struct World {
     pub(crate) session: Session,
+    pub(crate) speech: Speech,
     pub(crate) client: Client,
+    /// Where the backend speaks TLS and is connected.
+    pub(crate) server: Option<Server>,
+    pub(crate) connector: Connector,
+    backend: Arc<ServerConfig>,
     pub(crate) pool: Pool,
     pub(crate) tally: Tally,
     pub(crate) now: Time,
-    /// Bytes the session has sent to each side.
+    /// Bytes the session has sent to the client.
     pub(crate) raw_to_client: Vec<u8>,
+    /// Plaintext that has arrived at the backend.
     pub(crate) to_backend: Vec<u8>,
     /// The lengths of the sends to each side.
     pub(crate) sends_to_client: Vec<usize>,
@@ -110,6 +206,7 @@ pub(crate) struct World {
     /// What the session has asked for so far.
     pub(crate) dials: u32,
     pub(crate) abandoned: u32,
+    pub(crate) hang_ups: Vec<HandshakeEnd>,
     pub(crate) fin_to_client: bool,
     pub(crate) fin_to_backend: bool,
     pub(crate) closed: bool,
@@ -130,13 +227,28 @@ impl World {
     }
 
     pub(crate) fn with_refusal(credentials: &Credentials, options: Options, refusal: Option<Refusal>) -> Self {
+        Self::speaking(Speech::USUAL, credentials, options, refusal)
+    }
+
+    pub(crate) fn speaking(
+        speech: Speech,
+        credentials: &Credentials,
+        options: Options,
+        refusal: Option<Refusal>,
+    ) -> Self {
         let acceptor = Acceptor::new(&credentials.server, &tls::Options::default()).unwrap();
-        let now = Time::from_nanos(1_000_000_000);
-        Self {
-            session: Session::new(acceptor.engine(), Rc::new(options), refusal, now),
+        let client = if speech.client_tls { Transport::Tls(Box::new(acceptor.engine())) } else { Transport::Plain };
+        let (now, mut pool, mut tally) = (Time::from_nanos(1_000_000_000), Pool::new(), Tally::default());
+        let mut turn = Turn { now, pool: &mut pool, tally: &mut tally };
+        let mut world = Self {
+            session: Session::new(client, Rc::new(options), refusal, &mut turn),
+            speech,
             client: credentials.client(),
-            pool: Pool::new(),
-            tally: Tally::default(),
+            server: None,
+            connector: credentials.connector("ringwall.test"),
+            backend: Arc::clone(&credentials.backend),
+            pool,
+            tally,
             now,
             raw_to_client: Vec::new(),
             to_backend: Vec::new(),
@@ -146,20 +258,59 @@ impl World {
             in_flight: [None, None],
             dials: 0,
             abandoned: 0,
+            hang_ups: Vec::new(),
             fin_to_client: false,
             fin_to_backend: false,
             closed: false,
             client_is_raw: false,
-        }
+        };
+        world.settle();
+        world
     }
 
     /// A session that is connected on both sides.
     pub(crate) fn connected(credentials: &Credentials, options: Options) -> Self {
-        let mut world = Self::new(credentials, options);
-        world.shake_hands();
+        Self::connected_and_speaking(Speech::USUAL, credentials, options)
+    }
+
+    /// As [`World::connected`], with any speech.
+    pub(crate) fn connected_and_speaking(speech: Speech, credentials: &Credentials, options: Options) -> Self {
+        let mut world = Self::speaking(speech, credentials, options, None);
+        if speech.client_tls {
+            world.shake_hands();
+        }
         assert_eq!(world.dials, 1);
-        world.turn(Session::handle_connected);
+        world.connect();
         world
+    }
+
+    /// The backend is connected and, where it speaks TLS, its handshake goes as far as it can.
+    pub(crate) fn connect(&mut self) {
+        self.begin_connect();
+        self.deliver_server();
+    }
+
+    /// The backend is connected and has said nothing yet.
+    pub(crate) fn begin_connect(&mut self) {
+        let transport = if self.speech.backend_tls {
+            self.server = Some(Server::new(&self.backend));
+            Transport::Tls(Box::new(self.connector.engine()))
+        } else {
+            Transport::Plain
+        };
+        self.turn(|session, turn| session.handle_connected(transport, turn));
+    }
+
+    /// A connector that expects another name of the server.
+    pub(crate) fn expect_name(&mut self, credentials: &Credentials, name: &str) {
+        self.connector = credentials.connector(name);
+    }
+
+    /// What a shard does when nothing of a connection that was hung up is in flight any more.
+    pub(crate) fn hung_up(&mut self) {
+        self.complete_send(Side::Backend, Some(Err(Errno(125))));
+        self.server = None;
+        self.turn(|session, turn| session.handle_hung_up("TLS: why", turn));
     }
 
     /// Calls into the session and then does what it asks for, as a shard does at the end of a batch.
@@ -176,6 +327,7 @@ impl World {
                 None => return,
                 Some(Output::Dial) => self.dials += 1,
                 Some(Output::AbandonDial) => self.abandoned += 1,
+                Some(Output::HangUp(end)) => self.hang_ups.push(end),
                 Some(Output::Send(side, buffer)) => self.send(side, buffer),
                 Some(Output::ShutdownWrite(Side::Client)) => self.fin_to_client = true,
                 Some(Output::ShutdownWrite(Side::Backend)) => self.fin_to_backend = true,
@@ -216,11 +368,16 @@ impl World {
         match side {
             Side::Client => {
                 self.raw_to_client.extend_from_slice(&sent);
-                if !self.client_is_raw {
+                if !self.speech.client_tls {
+                    self.client.plaintext.extend_from_slice(&sent);
+                } else if !self.client_is_raw {
                     self.client.feed(&sent);
                 }
             }
-            Side::Backend => self.to_backend.extend_from_slice(&sent),
+            Side::Backend => match &mut self.server {
+                Some(server) => self.to_backend.extend(server.feed(&sent)),
+                None => self.to_backend.extend_from_slice(&sent),
+            },
         }
         let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         self.session.handle_sent(side, buffer, result, &mut turn);
@@ -254,15 +411,56 @@ impl World {
     }
 
     pub(crate) fn client_says(&mut self, plaintext: &[u8]) {
+        if !self.speech.client_tls {
+            return self.receive(Side::Client, plaintext);
+        }
         self.client.write(plaintext);
         self.deliver_client();
+    }
+
+    /// Lets what the server's TLS has to say reach the session, until it is silent.
+    pub(crate) fn deliver_server(&mut self) {
+        while let Some(server) = &mut self.server {
+            let wire = server.take_ciphertext();
+            if wire.is_empty() {
+                break;
+            }
+            self.receive(Side::Backend, &wire);
+        }
+        while self.session.wants_turn() {
+            self.turn(Session::resume);
+        }
+    }
+
+    pub(crate) fn backend_says(&mut self, plaintext: &[u8]) {
+        let Some(server) = &mut self.server else { return self.receive(Side::Backend, plaintext) };
+        server.write(plaintext);
+        self.deliver_server();
+    }
+
+    /// The client ends its direction in good order.
+    pub(crate) fn client_ends(&mut self) {
+        if self.speech.client_tls {
+            self.client.tls.send_close_notify();
+            self.deliver_client();
+        }
+        self.end(Side::Client, None);
+    }
+
+    /// The backend ends its direction in good order.
+    pub(crate) fn backend_ends(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.tls.send_close_notify();
+            self.deliver_server();
+        }
+        self.end(Side::Backend, None);
     }
 
     pub(crate) fn shake_hands(&mut self) {
         for _ in 0..8 {
             self.deliver_client();
         }
-        assert!(!self.client.tls.is_handshaking() && !self.session.is_handshaking());
+        assert!(!self.client.tls.is_handshaking() && !self.session.is_handshaking(Side::Client));
     }
 
     pub(crate) fn wait(&mut self, duration: Duration) {

@@ -129,8 +129,9 @@ fn acceptors(plan: &Plan) -> Vec<Acceptor> {
 }
 
 /// New acceptors for each shard. Nobody waits for the old ones.
-pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Box<Renewal>> {
-    let renewal = |_| Box::new(Renewal { acceptors: acceptors(plan), replaced: mpsc::channel().0 });
+pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Renewal> {
+    let renewal =
+        |_| Renewal { acceptors: acceptors(plan).into_iter().map(Some).collect(), replaced: mpsc::channel().0 };
     (0..shards).map(renewal).collect()
 }
 
@@ -150,13 +151,16 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
     };
     let session = Rc::new(plan.session.clone());
     let listeners = plan.listeners.iter().zip(acceptors(plan)).map(|(listener, acceptor)| shard::Listener {
-        acceptor,
+        acceptor: Some(acceptor),
         backend: u16::try_from(listener.backend).expect("few backends"),
         session: Rc::clone(&session),
     });
     let backends = (0..).zip(&plan.backends).map(|(number, servers): (usize, _)| shard::Backend {
         name: format!("backend {number}"),
-        servers: servers.iter().map(|&server| plan.servers[server].clone()).collect(),
+        servers: servers
+            .iter()
+            .map(|&server| shard::Server { address: plan.servers[server].clone(), connector: None })
+            .collect(),
     });
     Shard::new(options, driver, links, listeners.collect(), backends.collect())
 }

@@ -11,7 +11,7 @@ mod names;
 mod pieces;
 mod policy;
 mod resumption;
-mod stapling;
 mod servers;
+mod stapling;
 mod support;
 mod traffic;

@@ -1,0 +1,190 @@
+//! Reaching a server: attempts one after the other, each with a deadline of its own, until one server can be spoken to.
+//!
+//! ```text
+//!   Dial ──► connected ──► plain: relay
+//!    ▲           └───────► TLS: shake hands ──► relay
+//!    │                         └──► failed: tell the server, HangUp ──┐
+//!    └──────────────────────────── next server ◄──────────────────────┘
+//! ```
+//!
+//! What the client says meanwhile is held back in the backend's queue, so the next server gets all of it. Only once the
+//! handshake is complete does a byte of it leave, and from there on no other server is tried.
+
+use std::fmt;
+
+use super::close::CloseReason;
+use super::leg::Input;
+use super::transport::Transport;
+use super::{Output, Phase, Session, Side, Turn};
+use crate::io::Errno;
+use crate::tls::{Failure, Role};
+
+/// How a handshake with a server ended that was not completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeEnd {
+    /// It failed.
+    Failed(Failure),
+    /// The server ended the connection.
+    Closed,
+    /// The connection failed.
+    Lost(Option<Errno>),
+    /// It was not complete within the time of the attempt.
+    Timeout,
+}
+
+impl fmt::Display for HandshakeEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failure) => failure.in_words(Role::Client).fmt(f),
+            Self::Closed => f.write_str("the server ended the connection in the handshake"),
+            Self::Lost(None) => f.write_str("the connection failed in the handshake"),
+            Self::Lost(Some(errno)) => write!(f, "the connection failed in the handshake: {errno}"),
+            Self::Timeout => {
+                f.write_str("no handshake within the connect timeout: does the server speak TLS on this port?")
+            }
+        }
+    }
+}
+
+/// How far hanging up has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HangUp {
+    /// There is nothing to hang up.
+    None,
+    /// When what the server is still to be told, an alert, has gone.
+    WhenTold(HandshakeEnd),
+    /// At once.
+    Now(HandshakeEnd),
+    /// [`Output::HangUp`] has been said.
+    Asked,
+}
+
+impl Session {
+    /// The backend is connected, and `transport` is what it speaks.
+    pub fn handle_connected(&mut self, transport: Transport, turn: &mut Turn<'_>) {
+        if self.phase != Phase::Connecting {
+            return;
+        }
+        let in_time = self.phase_deadline.is_some();
+        self.abandon_due = false;
+        self.backend.connect(transport);
+        if self.backend.transport.is_plain() {
+            return self.begin_relaying(turn);
+        }
+        self.phase = Phase::Securing;
+        if in_time {
+            self.backend.queue_replies(turn);
+        } else {
+            self.hang_up(HangUp::Now(HandshakeEnd::Timeout), turn);
+        }
+    }
+
+    /// The server can be spoken to.
+    pub(super) fn begin_relaying(&mut self, turn: &mut Turn<'_>) {
+        self.phase = Phase::Relaying;
+        self.phase_deadline = None;
+        self.last_moved = turn.now;
+        if let Err(failure) = self.backend.open_output(turn) {
+            self.fail_seal(Side::Backend, failure, turn);
+        }
+    }
+
+    /// Whether the attempt to reach a server is still wanted: it has not taken too long, and nothing else has come up.
+    #[must_use]
+    pub const fn is_dialling(&self) -> bool {
+        matches!(self.phase, Phase::Connecting) && self.phase_deadline.is_some()
+    }
+
+    /// The attempt failed and another server is to be tried: [`Output::Dial`] comes again.
+    pub fn redial(&mut self) {
+        if self.phase == Phase::Connecting {
+            self.handshake_failed = false;
+            self.dial_again();
+        }
+    }
+
+    const fn dial_again(&mut self) {
+        self.dial_due = true;
+        self.phase_deadline = None;
+    }
+
+    /// The connection to the server is to be given up, and after it the next one tried.
+    pub(super) fn hang_up(&mut self, hang_up: HangUp, turn: &mut Turn<'_>) {
+        self.phase = Phase::HangingUp;
+        self.handshake_failed = true;
+        self.hang_up = hang_up;
+        if matches!(hang_up, HangUp::Now(_)) {
+            self.backend.queue.discard_ready(turn.pool);
+        }
+    }
+
+    /// The handshake with the server has failed, and an alert may be due to it.
+    pub(super) fn fail_backend_handshake(&mut self, failure: Failure, turn: &mut Turn<'_>) {
+        self.hang_up(HangUp::WhenTold(HandshakeEnd::Failed(failure)), turn);
+    }
+
+    /// Whether what the server is still to be told has not gone.
+    pub(super) const fn has_last_word_for_backend(&self) -> bool {
+        matches!((self.phase, self.hang_up), (Phase::HangingUp, HangUp::WhenTold(_)))
+    }
+
+    /// The time of the attempt is over, or the server takes nothing more.
+    pub(super) fn hurry_hang_up(&mut self, turn: &mut Turn<'_>) {
+        if let HangUp::WhenTold(end) = self.hang_up {
+            self.hang_up(HangUp::Now(end), turn);
+        }
+    }
+
+    pub(super) fn poll_hang_up(&mut self) -> Option<Output> {
+        let end = match self.hang_up {
+            HangUp::Now(end) => end,
+            HangUp::WhenTold(end) if self.backend.queue.has_nothing_ready() => end,
+            HangUp::WhenTold(_) | HangUp::None | HangUp::Asked => return None,
+        };
+        self.hang_up = HangUp::Asked;
+        Some(Output::HangUp(end))
+    }
+
+    /// The connection to the server is closed, as [`Output::HangUp`] has asked: the next server is tried, or the client
+    /// told, if something that it said has gone to this one. `why` is one line without secrets.
+    pub fn handle_hung_up(&mut self, why: &str, turn: &mut Turn<'_>) {
+        if self.phase != Phase::HangingUp {
+            return;
+        }
+        self.phase = Phase::Connecting;
+        self.hang_up = HangUp::None;
+        if self.backend.queue.is_holding() {
+            self.backend.disconnect(turn);
+            self.dial_again();
+        } else {
+            self.handle_unreachable(why, turn);
+        }
+    }
+
+    /// No server could be reached: says so to the client, in RESP. `why` is one line without secrets.
+    pub fn handle_unreachable(&mut self, why: &str, turn: &mut Turn<'_>) {
+        if self.phase == Phase::Connecting {
+            let reason = if self.handshake_failed {
+                CloseReason::BackendHandshakeFailed
+            } else {
+                CloseReason::BackendUnreachable
+            };
+            let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
+            self.refuse(&error, reason, turn);
+        }
+    }
+
+    /// The server has broken TLS, or given up with an alert, after its handshake.
+    pub(super) fn fail_backend(&mut self, failure: Failure, turn: &mut Turn<'_>) {
+        if matches!(failure, Failure::AlertReceived(_)) && !self.backend.has_spoken {
+            // In TLS 1.3 the server judges our certificate when our handshake is over already. What it got meanwhile it
+            // has not acted on, but it is gone.
+            self.backend.break_output(turn);
+            return self.hang_up(HangUp::Now(HandshakeEnd::Failed(failure)), turn);
+        }
+        self.reason.get_or_insert(CloseReason::BackendTlsFailed(failure));
+        self.backend.end_output(false, turn);
+        self.backend.input = Input::Ended;
+        self.client.end_output(false, turn);
+    }
+}
