@@ -498,12 +498,7 @@ fn a_ticket_secret_is_64_hexadecimal_digits_that_others_may_not_read() {
         (digits[1..].to_owned(), format!("found 63 bytes of something else; {form}")),
         (digits.replace('A', "x"), format!("found 64 bytes of something else; {form}")),
         (format!("{digits}\n{digits}\n"), format!("found 129 bytes of something else; {form}")),
-        (
-            digits.repeat(5),
-            "cannot be read: it is larger than 256 bytes, the most that is read; it must be a file that ringwall's user may \
-             read"
-                .to_owned(),
-        ),
+        (digits.repeat(5), "cannot be read: it is larger than 256 bytes, the most that is read".to_owned()),
     ] {
         std::fs::write(&secret, text).unwrap();
         assert_eq!(load_from(&folder).unwrap_err(), format!("{named}{problem}"));

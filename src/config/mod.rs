@@ -24,6 +24,7 @@ mod runtime;
 mod section;
 mod size;
 mod tls;
+mod value;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

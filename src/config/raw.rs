@@ -1,7 +1,7 @@
 //! The configuration file as it is written: its tables and keys, each value with its place in the text.
 //!
-//! This is the only place that knows serde. Nothing is judged here except the shape of the tables; a value of any
-//! type is taken as it stands, so that whoever reads it can name the key, the value and what is allowed.
+//! This and `value` are the only places that know serde. Nothing is judged here except the shape of the tables; a value
+//! of any type is taken as it stands, so that whoever reads it can name the key, the value and what is allowed.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Source};
+pub(super) use super::value::Value;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -153,75 +154,6 @@ pub(super) struct RawLog {
     pub(super) level: Option<Spanned<Value>>,
     pub(super) sessions: Option<Spanned<Value>>,
     pub(super) key_log: Option<Spanned<Value>>,
-}
-
-/// A value of any type.
-#[derive(Debug)]
-pub(super) enum Value {
-    Text(String),
-    /// Wider than TOML's integers, so that one out of range is still read and then refused by its key's bounds.
-    Integer(i128),
-    Boolean(bool),
-    List(Vec<Spanned<Value>>),
-    /// A float, a date or a table: no key takes one of them.
-    Other,
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Integer(number.into()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(Value::Integer(number.into()))
-    }
-
-    fn visit_i128<E>(self, number: i128) -> Result<Value, E> {
-        Ok(Value::Integer(number))
-    }
-
-    fn visit_u128<E>(self, number: u128) -> Result<Value, E> {
-        Ok(Value::Integer(i128::try_from(number).unwrap_or(i128::MAX)))
-    }
-
-    fn visit_bool<E>(self, boolean: bool) -> Result<Value, E> {
-        Ok(Value::Boolean(boolean))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Value::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Value::Other)
-    }
 }
 
 /// A table and nothing else. Derived readers of structs also take a list of the fields' values in order, which no

@@ -9,6 +9,7 @@
 //! - When nothing happens it sleeps without a timer.
 
 mod admission;
+mod links;
 mod news;
 mod pending;
 pub mod placement;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use admission::REFUSALS_MAX;
+pub use links::{Command, Links, Port};
 pub use rates::Rates;
 
 use crate::dispatcher::admission::{Admission, Verdict};
@@ -27,12 +29,10 @@ use crate::dispatcher::news::Refused;
 use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
 use crate::dispatcher::rates::Meter;
-use crate::events::{Event, EventSender};
-use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, RingHandle, Token, Wait};
-use crate::load::LoadCell;
-use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
+use crate::events::Event;
+use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, Token, Wait};
 use crate::metrics::Tally;
-use crate::shard::{Handoff, Order, Renewal};
+use crate::shard::{Handoff, Order};
 use crate::time::Time;
 
 /// How long accepting pauses when the system has no file descriptor or memory to give.
@@ -53,22 +53,6 @@ const WAKE_TOKEN: Token = Token(u64::MAX);
 /// Names what nobody waits for.
 const NO_ONE: Token = Token(u64::MAX - 1);
 
-/// What the control plane tells the dispatcher.
-#[derive(Debug)]
-pub enum Command {
-    /// Pass these on to the shards, one to each in their order.
-    Renew(Vec<Renewal>),
-    /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
-    Drain {
-        /// How long sessions that are owed something may go on.
-        timeout: Duration,
-    },
-    /// Have the shards drop their sessions at once.
-    Stop,
-    /// Every shard has ended.
-    End,
-}
-
 /// What the dispatcher is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -87,32 +71,6 @@ pub struct Listener {
     pub connections_max: u64,
     /// How fast its clients may come.
     pub rates: Rates,
-}
-
-/// A shard as the dispatcher reaches it.
-#[derive(Debug)]
-pub struct Port {
-    /// Orders to it.
-    pub mailbox: Sender<Order>,
-    /// How it is woken.
-    pub ring: RingHandle,
-    /// What it says of its load.
-    pub load: Arc<LoadCell>,
-    /// Its pending flags.
-    pub pending: PendingReader,
-}
-
-/// The dispatcher's ties to the control plane and its own doorbell.
-#[derive(Debug)]
-pub struct Links {
-    /// The control plane's commands.
-    pub commands: Receiver<Command>,
-    /// A stream socket on which one byte arrives for each command.
-    pub wake: Fd,
-    /// What shards look at before they ring.
-    pub doorbell: Doorbell,
-    /// What the log should say.
-    pub events: EventSender,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

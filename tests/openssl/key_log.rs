@@ -27,7 +27,7 @@ fn it_has_the_secrets_that_the_client_has_and_its_owner_alone_may_read_it() {
     fs::set_permissions(folder.path().join("keys.log"), Permissions::from_mode(0o644)).unwrap();
     let mut program = Program::start_with(&folder, PAIR, KEY_LOG, &["--unsafe-key-log"]);
     let [warning] = &program.warnings[..] else { panic!("{:?}", program.warnings) };
-    let meaning = "WARN ringwall.toml:17: log.key_log: \"keys.log\" gets the secrets of every connection: whoever reads the \
+    let meaning = "WARN ringwall.toml:13: log.key_log: \"keys.log\" gets the secrets of every connection: whoever reads the \
                    file can read all traffic";
     assert!(warning.ends_with(meaning), "{warning}");
     program.s_client(&["-tls1_3", "-keylogfile", "client.log"]);

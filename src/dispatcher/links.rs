@@ -1,0 +1,52 @@
+//! The dispatcher's ties to the rest of the program.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::events::EventSender;
+use crate::io::{Fd, RingHandle};
+use crate::load::LoadCell;
+use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
+use crate::shard::{Order, Renewal};
+
+/// What the control plane tells the dispatcher.
+#[derive(Debug)]
+pub enum Command {
+    /// Pass these on to the shards, one to each in their order.
+    Renew(Vec<Renewal>),
+    /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
+    Drain {
+        /// How long sessions that are owed something may go on.
+        timeout: Duration,
+    },
+    /// Have the shards drop their sessions at once.
+    Stop,
+    /// Every shard has ended.
+    End,
+}
+
+/// A shard as the dispatcher reaches it.
+#[derive(Debug)]
+pub struct Port {
+    /// Orders to it.
+    pub mailbox: Sender<Order>,
+    /// How it is woken.
+    pub ring: RingHandle,
+    /// What it says of its load.
+    pub load: Arc<LoadCell>,
+    /// Its pending flags.
+    pub pending: PendingReader,
+}
+
+/// The dispatcher's ties to the control plane and its own doorbell.
+#[derive(Debug)]
+pub struct Links {
+    /// The control plane's commands.
+    pub commands: Receiver<Command>,
+    /// A stream socket on which one byte arrives for each command.
+    pub wake: Fd,
+    /// What shards look at before they ring.
+    pub doorbell: Doorbell,
+    /// What the log should say.
+    pub events: EventSender,
+}
