@@ -52,7 +52,7 @@ pub unsafe extern "C" fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, _: *co
 /// Ends a lock; `EBUSY`, with nothing done, where it is locked.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller promises the same.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> 
 /// Locks for reading.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller promises the same.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c
 /// Locks for reading, or says `EBUSY`.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller promises the same.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -
 /// Locks for reading, or says `ETIMEDOUT` at once.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, _: *const timespec) -> c_int {
     // SAFETY: the caller promises the same.
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t,
 /// Locks for reading, or says `ETIMEDOUT` at once.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_clockrdlock(
     lock: *mut pthread_rwlock_t,
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn pthread_rwlock_clockrdlock(
 /// Locks for writing.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller promises the same.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c
 /// Locks for writing, or says `EBUSY`.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller promises the same.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -
 /// Locks for writing, or says `ETIMEDOUT` at once.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, _: *const timespec) -> c_int {
     // SAFETY: the caller promises the same.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t,
 /// Locks for writing, or says `ETIMEDOUT` at once.
 ///
 /// # Safety
-/// As [`lock_in`] says.
+/// As `lock_in` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_clockwrlock(
     lock: *mut pthread_rwlock_t,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn pthread_rwlock_clockwrlock(
 /// Gives back a lock for reading or for writing.
 ///
 /// # Safety
-/// As [`lock_in`] says, and the calling thread has the lock.
+/// As `lock_in` says, and the calling thread has the lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller promises the same.
