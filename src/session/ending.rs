@@ -50,6 +50,10 @@ impl Session {
     /// Takes the end of `side`'s socket: FIN, or an error.
     pub fn handle_end(&mut self, side: Side, error: Option<Errno>, turn: &mut Turn<'_>) {
         self.last_moved = turn.now;
+        if self.has_turn_due(side) {
+            self.leg_mut(side).end_due = Some(error);
+            return;
+        }
         match side {
             Side::Client => self.handle_client_end(error, turn),
             Side::Backend => self.handle_backend_end(error, turn),

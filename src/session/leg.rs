@@ -1,5 +1,6 @@
 //! One side of a session: its wire form, what it has said, and what it is still to be told.
 
+use crate::io::Errno;
 use crate::session::Turn;
 use crate::session::coalescer::{FlushReason, Threshold};
 use crate::session::queue::SendQueue;
@@ -44,6 +45,8 @@ pub(super) struct Leg {
     pub(super) has_spoken: bool,
     /// The engine holds complete records that it was not allowed to open yet.
     pub(super) out_of_budget: bool,
+    /// The socket has ended, and those records come first.
+    pub(super) end_due: Option<Option<Errno>>,
     /// Receiving from this side is paused until the other side's queue has drained to half its high-water mark.
     pub(super) paused: bool,
     pub(super) received_bytes: u64,
@@ -61,6 +64,7 @@ impl Leg {
             is_silent: true,
             has_spoken: false,
             out_of_budget: false,
+            end_due: None,
             paused: false,
             received_bytes: 0,
             sent_bytes: 0,
@@ -89,6 +93,7 @@ impl Leg {
         self.transport = Transport::Plain;
         self.queue.discard_ready(turn.pool);
         self.out_of_budget = false;
+        self.end_due = None;
         self.cut_short = false;
     }
 

@@ -50,6 +50,11 @@ impl Session {
             if self.has_turn_due(side) {
                 self.open(side, &mut [], turn);
             }
+            if !self.has_turn_due(side)
+                && let Some(error) = self.leg_mut(side).end_due.take()
+            {
+                self.handle_end(side, error, turn);
+            }
         }
     }
 
@@ -131,7 +136,7 @@ impl Session {
         self.has_turn_due(Side::Client) || self.has_turn_due(Side::Backend)
     }
 
-    const fn has_turn_due(&self, side: Side) -> bool {
+    pub(super) const fn has_turn_due(&self, side: Side) -> bool {
         let leg = self.leg(side);
         let is_heard = matches!(leg.input, Input::Open) && !matches!(self.phase, Phase::Closed);
         leg.out_of_budget && is_heard && !self.is_given_up(side)

@@ -220,6 +220,31 @@ fn a_flood_of_tiny_records_of_a_server_is_served_in_portions() {
 }
 
 #[test]
+fn what_a_side_said_in_many_tiny_records_arrives_although_its_end_came_with_it() {
+    for (side, error) in [(Side::Client, None), (Side::Client, Some(ECONNRESET)), (Side::Backend, Some(ECONNRESET))] {
+        let speech = Speech { client_tls: true, backend_tls: true };
+        let mut world = World::connected_and_speaking(speech, &Credentials::new(), options());
+        let server = world.server.as_mut().unwrap();
+        for _ in 0..600 {
+            if side == Side::Client { world.client.write(b"x") } else { server.write(b"x") }
+        }
+        let mut wire = if side == Side::Client { world.client.take_ciphertext() } else { server.take_ciphertext() };
+        world.turn(|session, turn| {
+            session.handle_received(side, &mut wire, turn);
+            session.handle_end(side, error, turn);
+        });
+        assert!(!world.session.wants_receive(side, false), "the end is known");
+        assert_eq!(world.session.reason(), None);
+        world.turn(Session::resume);
+        world.turn(Session::resume);
+        let arrived = if side == Side::Client { &world.to_backend } else { &world.client.plaintext };
+        assert_eq!(arrived.len(), 600);
+        assert!(world.session.reason().is_some() && !world.session.wants_turn());
+        world.bury();
+    }
+}
+
+#[test]
 fn requests_of_one_batch_leave_for_a_tls_server_as_one_record_and_one_send() {
     let speech = Speech { client_tls: false, backend_tls: true };
     let mut world = World::connected_and_speaking(speech, &Credentials::new(), options());
