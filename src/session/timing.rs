@@ -60,9 +60,10 @@ impl Session {
             self.phase_deadline = None;
             self.handle_phase_timeout(turn);
         } else if has_come(self.half_close_deadline()) {
-            let reason = match (self.client.output, self.backend.output) {
-                (Output::Broken, _) => CloseReason::ClientReset,
-                (_, Output::Broken) => CloseReason::BackendReset,
+            let reason = match (self.client.output, self.backend.output, self.reason) {
+                (Output::Broken, ..) => CloseReason::ClientReset,
+                (_, Output::Broken, Some(reason @ CloseReason::BackendTruncated)) => reason,
+                (_, Output::Broken, _) => CloseReason::BackendReset,
                 _ => CloseReason::HalfCloseTimeout,
             };
             self.reason = Some(reason);
