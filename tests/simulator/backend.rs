@@ -1,7 +1,11 @@
 //! A server's end of one connection that the proxy made: it plays its script and remembers what it has said, heard
 //! and seen.
 
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
 use ringwall::time::Time;
+use rustls::{ServerConfig, ServerConnection};
 
 use crate::client::End;
 use crate::mouth::Mouth;
@@ -12,6 +16,12 @@ use crate::speech::{Heard, Speaker};
 /// What is said in one go at most.
 const BREATH: u64 = 32 * 1024;
 
+/// The most plaintext in one record (RFC 8446, section 5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+
+/// More than this of its own words waiting makes it wait.
+const BACKLOG_BYTES: usize = 64 * 1024;
+
 pub(crate) struct Backend {
     pub(crate) number: u16,
     /// Whose connection it is.
@@ -21,6 +31,16 @@ pub(crate) struct Backend {
     /// The proxy's port.
     pub(crate) port: Option<u16>,
     peer: Option<Peer>,
+    tls: Option<ServerConnection>,
+    /// Bytes for the wire that the kernel has not taken yet.
+    outgoing: Vec<u8>,
+    outgoing_made: u64,
+    sent: u64,
+    /// What it has put into words; with TLS, `said` follows as whole records leave.
+    made: u64,
+    /// Where records end: on the wire, and in what is said.
+    marks: Vec<(u64, u64)>,
+    pub(crate) goodbye_said: bool,
     mouth: Mouth,
     since: Time,
     awake: bool,
@@ -37,7 +57,14 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    pub(crate) fn new(number: u16, server: usize, script: ServerScript, peer: Peer, now: Time) -> Self {
+    pub(crate) fn new(
+        number: u16,
+        server: usize,
+        script: ServerScript,
+        peer: Peer,
+        tls: Option<Arc<ServerConfig>>,
+        now: Time,
+    ) -> Self {
         Self {
             number,
             server,
@@ -46,6 +73,17 @@ impl Backend {
             witness: peer.witness(),
             port: peer.remote_address().map(|address| address.port()),
             peer: Some(peer),
+            tls: tls.map(|config| {
+                let mut tls = ServerConnection::new(config).unwrap();
+                tls.set_buffer_limit(None);
+                tls
+            }),
+            outgoing: Vec::new(),
+            outgoing_made: 0,
+            sent: 0,
+            made: 0,
+            marks: Vec::new(),
+            goodbye_said: false,
             since: now,
             awake: true,
             alarm: None,
@@ -78,8 +116,9 @@ impl Backend {
         self.alarm = None;
         let read = self.read(now);
         let said = self.say(now);
-        let ended = !said && self.ends(now);
-        self.awake = read || said || ended;
+        let written = self.write();
+        let ended = !said && !written && self.ends(now);
+        self.awake = read || said || written || ended;
         if let Some(at) = self.mouth.opens_at(now) {
             self.set_alarm(at);
         }
@@ -98,7 +137,7 @@ impl Backend {
         match peer.read(room) {
             Read::Bytes(bytes) => {
                 self.mouth.swallow(now);
-                self.heard.hear(&format!("backend {}", self.number), &bytes);
+                self.hear(&bytes);
                 self.thought_at = now + self.script.thinks;
             }
             Read::Nothing => return false,
@@ -126,24 +165,89 @@ impl Backend {
         self.pushed + self.heard.bytes * self.script.reply_permille / 1000
     }
 
+    fn hear(&mut self, mut wire: &[u8]) {
+        let who = format!("backend {}", self.number);
+        let Some(tls) = &mut self.tls else { return self.heard.hear(&who, wire) };
+        while !wire.is_empty() {
+            tls.read_tls(&mut wire).unwrap();
+            let state =
+                tls.process_new_packets().unwrap_or_else(|error| panic!("{who}: the proxy breaks TLS: {error}"));
+            let mut plaintext = vec![0; state.plaintext_bytes_to_read()];
+            tls.reader().read_exact(&mut plaintext).unwrap();
+            self.heard.hear(&who, &plaintext);
+        }
+        self.take_ciphertext();
+    }
+
+    fn take_ciphertext(&mut self) {
+        let Some(tls) = &mut self.tls else { return };
+        let before = self.outgoing.len();
+        while tls.wants_write() {
+            tls.write_tls(&mut self.outgoing).unwrap();
+        }
+        self.outgoing_made += (self.outgoing.len() - before) as u64;
+    }
+
+    pub(crate) const fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     fn say(&mut self, now: Time) -> bool {
         let due = self.due(now);
-        let Some(peer) = &mut self.peer else { return false };
-        let len = due.saturating_sub(self.said).min(BREATH);
-        if len == 0 || self.left.is_some() || self.write_failed {
+        let len = due.saturating_sub(self.made).min(BREATH);
+        let is_over = self.left.is_some() || self.write_failed || self.goodbye_said || self.peer.is_none();
+        if len == 0 || is_over || self.is_handshaking() || self.outgoing.len() > BACKLOG_BYTES {
             return false;
         }
-        let len = usize::try_from(len).expect("a breath");
-        match peer.write(&Speaker::Backend(self.number).bytes(self.said, len)) {
+        let words = Speaker::Backend(self.number).bytes(self.made, usize::try_from(len).expect("a breath"));
+        for piece in words.chunks(RECORD_BYTES) {
+            match &mut self.tls {
+                Some(tls) => {
+                    tls.writer().write_all(piece).unwrap();
+                    self.take_ciphertext();
+                }
+                None => {
+                    self.outgoing_made += piece.len() as u64;
+                    self.outgoing.extend_from_slice(piece);
+                }
+            }
+            self.made += piece.len() as u64;
+            self.marks.push((self.outgoing_made, self.made));
+        }
+        true
+    }
+
+    fn write(&mut self) -> bool {
+        let Some(peer) = &mut self.peer else { return false };
+        if self.outgoing.is_empty() || self.write_failed || self.left.is_some() {
+            return false;
+        }
+        match peer.write(&self.outgoing) {
             Ok(written) => {
-                self.said += written as u64;
+                self.outgoing.drain(..written);
+                self.sent += written as u64;
+                self.said = self.said_within(self.sent);
                 written > 0
             }
             Err(_) => {
                 self.write_failed = true;
+                self.outgoing.clear();
                 true
             }
         }
+    }
+
+    /// How much of what it has said is complete within the first `wire` bytes it has sent.
+    fn said_within(&self, wire: u64) -> u64 {
+        if self.tls.is_none() {
+            return wire.min(self.made);
+        }
+        let records = self.marks.partition_point(|&(end, _)| end <= wire);
+        records.checked_sub(1).map_or(0, |last| self.marks[last].1)
     }
 
     /// Ends when its cue has come, or the proxy has ended and nothing more is to be said.
@@ -170,14 +274,21 @@ impl Backend {
                 return self.leave(leave, now);
             }
         }
-        let blocked = self.due(now) > self.said && !self.write_failed;
+        let blocked = self.due(now) > self.said && !self.write_failed && !self.goodbye_said;
         match (self.end, self.script.farewell) {
             (Some(_), Some(farewell)) if !blocked => self.leave(farewell, now),
             _ => false,
         }
     }
 
+    /// Leaves, in TLS with a goodbye in front; `false` while that has not gone.
     fn leave(&mut self, leave: Leave, now: Time) -> bool {
+        if leave != Leave::Reset && self.left.is_none() && !self.write_failed {
+            self.say_goodbye();
+            if !self.outgoing.is_empty() {
+                return self.write();
+            }
+        }
         self.left.get_or_insert((leave, now));
         match leave {
             Leave::HalfClose => self.peer.iter_mut().for_each(Peer::shutdown_write),
@@ -185,6 +296,15 @@ impl Backend {
             Leave::Reset => self.peer.take().into_iter().for_each(Peer::reset),
         }
         true
+    }
+
+    fn say_goodbye(&mut self) {
+        let silent = self.goodbye_said || self.script.is_curt || self.is_handshaking();
+        if let (Some(tls), false) = (&mut self.tls, silent) {
+            self.goodbye_said = true;
+            tls.send_close_notify();
+            self.take_ciphertext();
+        }
     }
 
     /// Its machine is cut off.
@@ -196,6 +316,6 @@ impl Backend {
 
     /// How much of what it has said cannot be taken back: a reset takes back what has not arrived.
     pub(crate) fn said_for_good(&self) -> u64 {
-        if self.witness.has_cut() { self.witness.arrived() } else { self.said }
+        if self.witness.has_cut() { self.said_within(self.witness.arrived()) } else { self.said }
     }
 }

@@ -120,7 +120,7 @@ impl Client {
                 let first = [0x16, 0x80, 0x00, 0x17][usize::from(self.number % 4)];
                 self.queue(&[first, 0x03, 0x01, 0x00, 0x40]);
             }
-            Language::Silent => {}
+            Language::Silent | Language::Plain => {}
         }
     }
 
@@ -174,10 +174,7 @@ impl Client {
     }
 
     fn hear(&mut self, mut wire: &[u8]) {
-        let Some(tls) = &mut self.tls else {
-            self.error.extend_from_slice(wire);
-            return;
-        };
+        let Some(mut tls) = self.tls.as_mut() else { return self.hear_plaintext(wire) };
         while !wire.is_empty() {
             tls.read_tls(&mut wire).unwrap();
             let state = match tls.process_new_packets() {
@@ -190,14 +187,22 @@ impl Client {
             let mut plaintext = vec![0; state.plaintext_bytes_to_read()];
             tls.reader().read_exact(&mut plaintext).unwrap();
             self.goodbye_heard |= state.peer_has_closed();
-            if self.error.is_empty() && (self.heard.bytes > 0 || plaintext.first() != Some(&b'-')) {
-                self.heard.hear(&format!("client {}", self.number), &plaintext);
-            } else {
-                self.error.extend_from_slice(&plaintext);
-            }
+            self.shook_hands |= !tls.is_handshaking();
+            self.hear_plaintext(&plaintext);
+            let Some(same) = &mut self.tls else { return };
+            tls = same;
         }
-        self.shook_hands |= !tls.is_handshaking();
         self.take_ciphertext();
+    }
+
+    fn hear_plaintext(&mut self, plaintext: &[u8]) {
+        let is_error = self.heard.bytes == 0 && plaintext.first() == Some(&b'-');
+        let has_ears = self.tls.is_some() || self.script.language == Language::Plain;
+        if self.error.is_empty() && !is_error && has_ears {
+            self.heard.hear(&format!("client {}", self.number), plaintext);
+        } else {
+            self.error.extend_from_slice(plaintext);
+        }
     }
 
     fn queue(&mut self, wire: &[u8]) {
@@ -216,10 +221,17 @@ impl Client {
 
     fn say(&mut self, len: usize) {
         let words = Speaker::Client(self.number).bytes(self.said, len);
-        let Some(tls) = &mut self.tls else { return self.queue(&words) };
-        tls.writer().write_all(&words).unwrap();
+        match &mut self.tls {
+            Some(tls) => {
+                tls.writer().write_all(&words).unwrap();
+                self.take_ciphertext();
+            }
+            None => self.queue(&words),
+        }
+        if self.tls.is_none() && self.script.language != Language::Plain {
+            return;
+        }
         self.said += len as u64;
-        self.take_ciphertext();
         self.marks.push((self.outgoing_made, self.said));
     }
 
@@ -275,6 +287,8 @@ impl Client {
                     self.take_ciphertext();
                 }
             }
+            // Without TLS nothing is junk, and FIN is all there is to say goodbye.
+            Step::Junk | Step::CloseNotify if self.script.language == Language::Plain => {}
             Step::Junk => {
                 self.junk_said = true;
                 self.queue(&[0x17, 0x03, 0x03, 0x00, 0x20]);
@@ -358,6 +372,9 @@ impl Client {
 
     /// How much of what it has said is complete within the first `wire` bytes it has sent.
     pub(crate) fn said_within(&self, wire: u64) -> u64 {
+        if self.script.language == Language::Plain {
+            return wire.min(self.said);
+        }
         let records = self.marks.partition_point(|&(end, _)| end <= wire);
         records.checked_sub(1).map_or(0, |last| self.marks[last].1)
     }

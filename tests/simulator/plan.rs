@@ -5,7 +5,7 @@ use std::time::Duration;
 use ringwall::io::Address;
 use ringwall::session::{self, coalescer::Threshold};
 
-use crate::script::{ClientScript, millis};
+use crate::script::{ClientScript, Language, millis};
 use crate::simulation::{Rng, Settings};
 
 /// What a server does with connection attempts.
@@ -43,6 +43,8 @@ pub(crate) struct ListenerPlan {
     pub(crate) address: Address,
     pub(crate) backend: usize,
     pub(crate) connections_max: u64,
+    /// Whether its clients speak TLS.
+    pub(crate) tls: bool,
 }
 
 /// One run.
@@ -55,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) listeners: Vec<ListenerPlan>,
     /// The servers of each backend, by their number.
     pub(crate) backends: Vec<Vec<usize>>,
+    /// Whether the servers of each backend speak TLS.
+    pub(crate) backends_tls: Vec<bool>,
     pub(crate) servers: Vec<Address>,
     pub(crate) connections_max: u64,
     pub(crate) session: session::Options,
@@ -96,13 +100,23 @@ fn servers(rng: &mut Rng, backends: usize) -> (Vec<Address>, Vec<Vec<usize>>) {
 }
 
 impl Plan {
+    /// Whether this server speaks TLS.
+    pub(crate) fn speaks_tls(&self, server: usize) -> bool {
+        let backend = self.backends.iter().position(|servers| servers.contains(&server));
+        backend.is_some_and(|backend| self.backends_tls[backend])
+    }
+
     /// Nothing fails, limits are far away, and the proxy is told to end when its clients are done.
     pub(crate) fn calm(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0xca1a);
         let rng = &mut rng;
         let (servers, backends) = servers(rng, 1);
         let mut budget = 300_000;
-        let clients = (0..rng.size(5)).map(|_| ClientScript::calm(rng, 0, &mut budget)).collect();
+        let (client_tls, backend_tls) = (rng.chance(700), rng.chance(400));
+        let mut clients: Vec<_> = (0..rng.size(5)).map(|_| ClientScript::calm(rng, 0, &mut budget)).collect();
+        if !client_tls {
+            clients.iter_mut().for_each(|client| client.language = Language::Plain);
+        }
         Self {
             seed,
             calm: true,
@@ -113,8 +127,9 @@ impl Plan {
                 ..Settings::calm(seed)
             },
             shards: u16::try_from(rng.size(3)).expect("few shards"),
-            listeners: vec![ListenerPlan { address: tcp(6380), backend: 0, connections_max: 100 }],
+            listeners: vec![ListenerPlan { address: tcp(6380), backend: 0, connections_max: 100, tls: client_tls }],
             backends,
+            backends_tls: vec![backend_tls],
             servers,
             connections_max: 100,
             session: session::Options {
@@ -148,6 +163,7 @@ impl Plan {
             address: tcp(u16::try_from(6380 + number).expect("few listeners")),
             backend: rng.index(backends_count),
             connections_max: if rng.chance(300) { rng.below(4) } else { 100 },
+            tls: rng.chance(700),
         });
         let listeners = listeners.collect::<Vec<_>>();
         let settings = settings(rng, seed);
@@ -162,6 +178,11 @@ impl Plan {
             let (size, arrives) = (rng.size(100), Duration::from_micros(rng.below(3_000_000)));
             clients.extend((0..size).map(|_| ClientScript::silent(rng, 0, arrives)));
         }
+        for client in &mut clients {
+            if !listeners[client.listener].tls {
+                client.language = Language::Plain;
+            }
+        }
         let mut mishaps = mishaps(rng, servers.len());
         mishaps.extend(end(rng));
         mishaps.sort_by_key(|&(at, _)| at);
@@ -171,6 +192,7 @@ impl Plan {
             settings,
             shards: u16::try_from(rng.size(3)).expect("few shards"),
             listeners,
+            backends_tls: backends.iter().map(|_| rng.chance(400)).collect(),
             backends,
             servers,
             connections_max: if rng.chance(300) { rng.below(6) } else { 100 },

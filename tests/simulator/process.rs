@@ -10,19 +10,23 @@ use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::shard::links::{BusyMeter, Links};
 use ringwall::shard::{self, Renewal, Shard};
-use ringwall::tls::{self, Acceptor, Identity, TicketKeys, TicketSecret};
-use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
+use ringwall::tls::{
+    self, Acceptor, BackendCredentials, Connector, Identity, ServerAuth, ServerName, Servers, TicketKeys, TicketSecret,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::control::Control;
 use crate::plan::Plan;
 use crate::script::Language;
 use crate::simulation::{DriverId, Sim, SimDriver};
 
-/// The listeners' certificate. Ed25519: its signatures all have one length, and so has all that is sent.
+/// The listeners' certificate, and the servers'. Ed25519: its signatures all have one length, and so has all that is sent.
 struct Credentials {
     server: tls::Credentials,
+    servers: BackendCredentials,
     certificate: CertificateDer<'static>,
+    key: Vec<u8>,
 }
 
 static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
@@ -35,8 +39,16 @@ static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
     std::fs::write(&chain_file, certificate.pem()).unwrap();
     std::fs::write(&key_file, key.serialize_pem()).unwrap();
     let server = Identity::load(&chain_file, &key_file).unwrap().into();
-    Credentials { server, certificate: certificate.der().clone() }
+    let servers = BackendCredentials { servers: Servers::load(&ServerAuth::Full(chain_file)).unwrap(), identity: None };
+    Credentials { server, servers, certificate: certificate.der().clone(), key: key.serialize_der() }
 });
+
+/// The configuration of servers that speak TLS. Those of one run share it, and the proxy resumes sessions with them.
+pub(crate) fn server_config() -> Arc<ServerConfig> {
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(CREDENTIALS.key.clone()));
+    let config = ServerConfig::builder().with_no_client_auth();
+    Arc::new(config.with_single_cert(vec![CREDENTIALS.certificate.clone()], key).unwrap())
+}
 
 /// The configuration of clients that speak one version of TLS. Clients of one run share it, and resume sessions.
 pub(crate) fn client_config(language: Language) -> Arc<ClientConfig> {
@@ -117,21 +129,20 @@ impl Process {
     }
 }
 
-/// One for each listener.
-fn acceptors(plan: &Plan) -> Vec<Acceptor> {
+/// One for each listener; none where it is plain.
+fn acceptors(plan: &Plan) -> Vec<Option<Acceptor>> {
     let secret = TicketSecret::from_bytes([7; 32]);
     let acceptors = plan.listeners.iter().map(|listener| {
         let tickets = Some(TicketKeys::new(&secret, listener.address.to_string().as_bytes()));
         let options = tls::Options { tickets, record_limit: plan.record_limit, ..tls::Options::default() };
-        Acceptor::new(&CREDENTIALS.server, &options).unwrap()
+        listener.tls.then(|| Acceptor::new(&CREDENTIALS.server, &options).unwrap())
     });
     acceptors.collect()
 }
 
 /// New acceptors for each shard. Nobody waits for the old ones.
 pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Renewal> {
-    let renewal =
-        |_| Renewal { acceptors: acceptors(plan).into_iter().map(Some).collect(), replaced: mpsc::channel().0 };
+    let renewal = |_| Renewal { acceptors: acceptors(plan), replaced: mpsc::channel().0 };
     (0..shards).map(renewal).collect()
 }
 
@@ -151,16 +162,19 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
     };
     let session = Rc::new(plan.session.clone());
     let listeners = plan.listeners.iter().zip(acceptors(plan)).map(|(listener, acceptor)| shard::Listener {
-        acceptor: Some(acceptor),
+        acceptor,
         backend: u16::try_from(listener.backend).expect("few backends"),
         session: Rc::clone(&session),
     });
+    let connector = |&server: &usize| {
+        let options = tls::Options { record_limit: plan.record_limit, ..tls::Options::default() };
+        let name = ServerName::parse("ringwall.test");
+        let connector = || Connector::new(&CREDENTIALS.servers, &options, name).unwrap();
+        shard::Server { address: plan.servers[server].clone(), connector: plan.speaks_tls(server).then(connector) }
+    };
     let backends = (0..).zip(&plan.backends).map(|(number, servers): (usize, _)| shard::Backend {
         name: format!("backend {number}"),
-        servers: servers
-            .iter()
-            .map(|&server| shard::Server { address: plan.servers[server].clone(), connector: None })
-            .collect(),
+        servers: servers.iter().map(connector).collect(),
     });
     Shard::new(options, driver, links, listeners.collect(), backends.collect())
 }

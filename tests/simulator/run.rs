@@ -7,13 +7,13 @@ use std::time::Duration;
 use ringwall::dispatcher::Command;
 use ringwall::shard::Report;
 use ringwall::time::Time;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, ServerConfig};
 
 use crate::backend::Backend;
 use crate::client::Client;
 use crate::control::Control;
 use crate::plan::{Answer, Mishap, Plan};
-use crate::process::{Process, client_config, renewals};
+use crate::process::{Process, client_config, renewals, server_config};
 use crate::script::{ClientScript, Language, ServerScript};
 use crate::simulation::{DriverId, Rng, Server, Sim};
 use crate::trace::Trace;
@@ -68,6 +68,7 @@ pub(crate) struct Run {
     pub(crate) trace: Trace,
     servers: Vec<Server>,
     configs: [Arc<ClientConfig>; 2],
+    server_config: Arc<ServerConfig>,
     rng: Rng,
     arrivals: Vec<(Time, ClientScript)>,
     mishaps: Vec<(Time, Mishap)>,
@@ -90,6 +91,7 @@ impl Run {
         Self {
             servers: plan.servers.iter().map(|address| sim.serve(address)).collect(),
             configs: [client_config(Language::Tls12), client_config(Language::Tls13)],
+            server_config: server_config(),
             rng: Rng::new(plan.seed),
             unasked_bytes: plan.unasked_bytes,
             plan,
@@ -156,7 +158,8 @@ impl Run {
                 } else {
                     ServerScript::rough(&mut self.rng, &mut self.unasked_bytes)
                 };
-                self.backends.push(Backend::new(number, server, script, peer, now));
+                let tls = self.plan.speaks_tls(server).then(|| Arc::clone(&self.server_config));
+                self.backends.push(Backend::new(number, server, script, peer, tls, now));
             }
         }
     }

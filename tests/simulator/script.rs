@@ -34,7 +34,9 @@ pub(crate) enum Leave {
 pub(crate) enum Language {
     Tls13,
     Tls12,
-    /// RESP without TLS.
+    /// Its own words without TLS, as a plain listener expects.
+    Plain,
+    /// RESP without TLS, where TLS is expected.
     Plaintext,
     /// Bytes that mean nothing.
     Garbage,
@@ -102,6 +104,8 @@ pub(crate) struct ServerScript {
     pub(crate) ends: Option<(Cue, Leave)>,
     /// What it does when the proxy has ended; `None`: nothing at all.
     pub(crate) farewell: Option<Leave>,
+    /// Where it speaks TLS, whether it ends without close_notify.
+    pub(crate) is_curt: bool,
 }
 
 /// A time from none to `max` milliseconds.
@@ -227,6 +231,7 @@ impl ServerScript {
             pushes: vec![],
             ends: None,
             farewell: Some(Leave::Close),
+            is_curt: false,
         }
     }
 
@@ -248,6 +253,7 @@ impl ServerScript {
                 8 => Some(Leave::Reset),
                 _ => None,
             },
+            is_curt: rng.chance(200),
         }
     }
 }

@@ -5,7 +5,7 @@ use ringwall::events::CloseRecord;
 use crate::backend::Backend;
 use crate::client::Client;
 use crate::run::Run;
-use crate::script::Leave;
+use crate::script::{Language, Leave};
 
 impl Run {
     pub(crate) fn check_end(&self) {
@@ -70,12 +70,14 @@ impl Story<'_> {
         assert!(record.client_received_bytes <= client.sent, "{who}: more received than said");
         if let Some(backend) = self.backend {
             assert!(backend.heard.bytes <= record.server_sent_bytes, "{who}: the server heard more than was sent");
-            assert!(record.server_received_bytes <= backend.said, "{who}: more received than the server said");
+            let said = if backend.speaks_tls() { u64::MAX } else { backend.said };
+            assert!(record.server_received_bytes <= said, "{who}: more received than the server said");
             assert_eq!(record.server_local_port, backend.port, "{who}: the port that the server sees");
             let session = &self.run.plan.session;
             let idled = session.idle_timeout.is_some_and(|timeout| record.duration >= timeout);
             // The half-close timeout names the side that broke down, when one has.
-            let timed_out = record.reason == "client_reset" && record.duration >= session.half_close_timeout;
+            let names_a_side = ["client_reset", "backend_reset", "backend_truncated"].contains(&record.reason);
+            let timed_out = names_a_side && record.duration >= session.half_close_timeout;
             if !self.drained && !idled && !timed_out {
                 self.check_delivery(backend, &who);
             }
@@ -87,16 +89,18 @@ impl Story<'_> {
         let Self { client, record, .. } = self;
         let by_client = ["client_closed", "client_truncated", "client_reset", "tls_failed"].contains(&record.reason);
         let heard_out = backend.left.is_none_or(|(_, left)| backend.end.is_some_and(|(_, ended)| ended <= left));
-        if by_client && heard_out {
-            let delivered = backend.heard.bytes + backend.witness.unread() as u64;
+        let unread = backend.witness.unread();
+        // What is unread of a server with TLS is no number of words.
+        if by_client && heard_out && !(backend.speaks_tls() && unread > 0) {
+            let delivered = backend.heard.bytes + unread as u64;
             assert_eq!(delivered, client.said_for_good(), "{who}: the server has not got all that was said");
         }
-        let by_backend = ["backend_closed", "backend_reset"].contains(&record.reason);
+        let by_backend = ["backend_closed", "backend_reset", "backend_truncated"].contains(&record.reason);
         let stayed = !matches!(client.left, Some(Leave::Close | Leave::Reset)) || client.end.is_some();
         if by_backend && stayed && client.witness.unread() == 0 && !client.witness.was_cut() && !client.junk_said {
             assert_eq!(client.heard.bytes, backend.said_for_good(), "{who}: the client has not got all that was said");
-            let cut = record.reason == "backend_reset";
-            assert_eq!(client.goodbye_heard, !cut, "{who}: close_notify");
+            let orderly = record.reason == "backend_closed" && client.speaks_tls();
+            assert_eq!(client.goodbye_heard, orderly, "{who}: close_notify");
         }
     }
 
@@ -106,9 +110,13 @@ impl Story<'_> {
         let session = &run.plan.session;
         let client_gone = client.left.is_some() || client.witness.has_cut();
         match record.reason {
-            "client_closed" => client.goodbye_said,
+            "client_closed" => client.goodbye_said || client.script.language == Language::Plain && client_gone,
             "client_truncated" | "client_reset" | "handshake_aborted" => client_gone,
-            "backend_closed" => backend.is_none_or(|backend| backend.witness.has_shut()),
+            "backend_closed" => backend.is_none_or(|backend| backend.witness.has_shut() || backend.goodbye_said),
+            "backend_truncated" => backend.is_none_or(|backend| backend.witness.has_shut() && !backend.goodbye_said),
+            "backend_handshake_failed" => {
+                self.server_speaks_tls() && client.has_been_told("-ERR ringwall cannot reach the server")
+            }
             "backend_reset" => backend.is_none_or(|backend| backend.witness.has_cut()),
             "handshake_timeout" => record.duration >= session.handshake_timeout,
             "too_many_handshakes" => run.plan.clients.len() > run.plan.handshakes_max,
@@ -116,7 +124,9 @@ impl Story<'_> {
             "tls_failed" => client.junk_said,
             "record_limit" => run.may_use_up_its_keys(client),
             "backend_unreachable" => {
-                run.may_be_unreachable(client) && client.has_been_told("-ERR ringwall cannot reach the server")
+                // Others may have failed their handshakes.
+                (run.may_be_unreachable(client) || self.server_speaks_tls())
+                    && client.has_been_told("-ERR ringwall cannot reach the server")
             }
             "too_many_connections" => !run.plan.calm && client.has_been_told("-ERR max number of clients reached\r\n"),
             "idle_timeout" => session.idle_timeout.is_some_and(|timeout| record.duration >= timeout),
@@ -128,10 +138,17 @@ impl Story<'_> {
     }
 }
 
+impl Story<'_> {
+    fn server_speaks_tls(&self) -> bool {
+        let plan = &self.run.plan;
+        plan.backends_tls[plan.listeners[self.client.script.listener].backend]
+    }
+}
+
 impl Client {
     /// Whether it has heard this answer, or has not listened.
     fn has_been_told(&self, error: &str) -> bool {
         let listened = self.left.is_none() && !self.junk_said && self.witness.unread() == 0 && !self.witness.was_cut();
-        !listened || self.error.starts_with(error.as_bytes()) && self.goodbye_heard
+        !listened || self.error.starts_with(error.as_bytes()) && (self.goodbye_heard || !self.speaks_tls())
     }
 }
