@@ -408,6 +408,8 @@ impl<D: Driver> Dispatcher<D> {
                 self.pause_accepting();
             }
             Command::Drain { .. } => {}
+            // Nothing comes behind the end.
+            Command::Stop if self.phase == Phase::Ended => {}
             Command::Stop => {
                 self.order_all(|| Order::Stop);
                 self.phase = Phase::CutOff;

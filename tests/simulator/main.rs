@@ -37,6 +37,14 @@ fn hundreds_of_seeds_keep_every_promise() {
     seeds::play_all(0, number("RINGWALL_SEEDS").unwrap_or(300));
 }
 
+/// A stop that came right behind the end of the last shard undid it, and the dispatcher stayed for ever.
+#[test]
+fn a_stop_behind_the_end_changes_nothing() {
+    for seed in [4_963, 8_564] {
+        seeds::play(seed);
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..10 {
