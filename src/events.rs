@@ -17,7 +17,7 @@ use crate::tls::Summary;
 pub enum Event {
     /// A session has ended.
     Closed(Box<CloseRecord>),
-    /// A session's server is connected.
+    /// A session's server is connected; sent only where [`tells_reached`](crate::shard::Options::tells_reached) asks for it.
     Reached {
         /// The client's address.
         client: Option<SocketAddr>,

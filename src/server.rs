@@ -289,6 +289,7 @@ struct Blueprint {
     slots: u32,
     memory_bytes: usize,
     handshakes_max: usize,
+    tells_reached: bool,
 }
 
 impl Blueprint {
@@ -314,6 +315,7 @@ impl Blueprint {
             slots: limits.max_connections.saturating_add(refusals),
             memory_bytes: limits.shard_memory,
             handshakes_max: limits.max_handshakes as usize,
+            tells_reached: control::tells_reached(),
         }
     }
 }
@@ -387,6 +389,7 @@ impl Starting {
                 slots_max: blueprint.slots as usize,
                 memory_bytes: blueprint.memory_bytes,
                 handshakes_max: blueprint.handshakes_max,
+                tells_reached: blueprint.tells_reached,
                 socket: blueprint.socket,
                 seed: tls::random_seed(),
             };

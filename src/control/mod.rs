@@ -32,6 +32,7 @@ use tracing::{error, info, warn};
 pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
 pub use self::reload::{Cause, Reload, Reloaded};
+pub use self::report::tells_reached;
 pub use self::signals::Signal;
 
 use self::inbox::Inbox;

@@ -4,13 +4,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tracing::field::display;
-use tracing::{debug, error, info, warn};
+use tracing::{Level, debug, enabled, error, info, warn};
 
 use super::reload::{Cause, ReloadCounts, Reloaded};
 use crate::config::{Backend, Config, Listener, Server};
 use crate::events::{CloseRecord, Event};
 use crate::metrics::Tally;
 use crate::session::close::CloseReason;
+
+/// Whether the line of [`Event::Reached`] would be written: it has an event for each connection, which else would wake
+/// the log's reader for nothing.
+#[must_use]
+pub fn tells_reached() -> bool {
+    enabled!(target: "ringwall::session", Level::DEBUG)
+}
 
 /// Writes the line of one event.
 pub(super) fn log_event(config: &Config, event: &Event) {

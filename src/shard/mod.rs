@@ -61,6 +61,8 @@ pub struct Options {
     pub memory_bytes: usize,
     /// Handshakes that may have begun at once, and new ones that may wait; beyond it the oldest make room.
     pub handshakes_max: usize,
+    /// Whether the log wants to hear when a session's server is connected.
+    pub tells_reached: bool,
     /// Set on every socket towards a server.
     pub socket: SocketOptions,
     /// Where the jitter starts from.
@@ -301,13 +303,15 @@ impl<D: Driver> Shard<D> {
                     let (own, _) = self.driver.socket_addresses(backend.fd);
                     entry.server_local_port = own.map(|address| address.port());
                 }
-                self.links.events.send(Event::Reached {
-                    client: entry.client_address,
-                    listener: entry.listener,
-                    shard: self.options.id,
-                    server: entry.server,
-                    server_local_port: entry.server_local_port,
-                });
+                if self.options.tells_reached {
+                    self.links.events.send(Event::Reached {
+                        client: entry.client_address,
+                        listener: entry.listener,
+                        shard: self.options.id,
+                        server: entry.server,
+                        server_local_port: entry.server_local_port,
+                    });
+                }
                 let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
                 let transport = entry.server.map_or(Transport::Plain, |server| rotation.server(server).transport());
                 let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };

@@ -157,6 +157,7 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
         slots_max: slots(plan) as usize,
         memory_bytes: plan.memory_bytes,
         handshakes_max: plan.handshakes_max,
+        tells_reached: plan.seed.is_multiple_of(2),
         socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None },
         seed: plan.seed + u64::from(id),
     };
