@@ -30,6 +30,7 @@
 //! | 0 | [`metrics`] | what one shard counts, or the dispatcher |
 //! | 0 | [`files`] | reads the files that the configuration names |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
+//! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
@@ -119,6 +120,7 @@ pub mod io;
 pub mod load;
 pub mod mailbox;
 pub mod metrics;
+pub mod networks;
 pub mod pool;
 #[cfg(all(feature = "pthread-emulation", not(feature = "loom")))]
 pub mod pthread;

@@ -17,6 +17,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("files", 0),
     ("rwlock", 0),
     ("hex", 0),
+    ("networks", 0),
     ("io", 10),
     ("pthread", 10),
     ("tls", 10),

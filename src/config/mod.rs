@@ -17,6 +17,7 @@ mod error;
 mod limits;
 mod listener;
 mod machine;
+mod network;
 mod policy;
 mod raw;
 mod reload;
