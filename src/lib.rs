@@ -31,8 +31,10 @@
 //! | 0 | [`files`] | reads the files that the configuration names |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
+//! | 1 | [`secret`] | passwords in files of their own |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
+//! | 1 | [`wire`] | the few forms of RESP that are ours to read and write: commands and replies |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
@@ -125,8 +127,10 @@ pub mod pool;
 #[cfg(all(feature = "pthread-emulation", not(feature = "loom")))]
 pub mod pthread;
 pub mod rwlock;
+pub mod secret;
 pub mod server;
 pub mod session;
 pub mod shard;
 pub mod time;
 pub mod tls;
+pub mod wire;

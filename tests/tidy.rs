@@ -18,6 +18,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("rwlock", 0),
     ("hex", 0),
     ("networks", 0),
+    ("secret", 1),
     ("io", 10),
     ("pthread", 10),
     ("tls", 10),
