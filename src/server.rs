@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use tokio::sync::oneshot;
+use tracing::warn;
 
 pub use self::reload::Reloader;
 
@@ -31,7 +32,7 @@ use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
-use crate::io::{Driver, Fd, RingHandle, SocketOptions, sys};
+use crate::io::{Confinement, Driver, Fd, RingHandle, SocketOptions, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::metrics::Tally;
@@ -148,6 +149,9 @@ impl From<io::Error> for StartError {
 /// Why nothing was started.
 pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notifier) -> Result<Ending, StartError> {
     let data_plane = DataPlane::start(config, keyring)?;
+    if let Confinement::Refused(errno) = data_plane.confinement {
+        warn!(target: "ringwall::server", %errno, "the kernel does not restrict the rings to the operations in use");
+    }
     let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
     let orders = Orders {
         // A dispatcher that takes no more commands is about to end.
@@ -176,6 +180,8 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
 pub struct DataPlane {
     /// Where each listener really listens.
     pub listening: Vec<SocketAddr>,
+    /// Whether the rings are held to the operations in use.
+    pub confinement: Confinement,
     /// What the threads tell.
     pub events: Vec<EventReceiver>,
     /// The doorbell that all of `events` share.
@@ -215,7 +221,7 @@ impl DataPlane {
     /// # Errors
     /// Why nothing was started.
     pub fn start(config: &Config, keyring: Keyring) -> Result<Self, StartError> {
-        probe().map_err(StartError::Unavailable)?;
+        let confinement = probe().map_err(StartError::Unavailable)?;
         let common = Common::new(config)?;
         let blueprint = Arc::new(Blueprint::of(config, keyring, &common));
         let sockets = bind(config, &blueprint.socket)?;
@@ -259,7 +265,7 @@ impl DataPlane {
         let commands = Commands(Arc::new((Mutex::new(commands), far)));
         let ended = supervise(shards, ends, commands.clone())?;
         let reloader = Reloader::new(config, common, commands.clone());
-        Ok(Self { listening, events: receivers, doorbell, wake, commands, reloader, ended })
+        Ok(Self { listening, confinement, events: receivers, doorbell, wake, commands, reloader, ended })
     }
 }
 

@@ -138,6 +138,15 @@ pub enum Op {
     },
 }
 
+/// Whether the kernel holds a ring to the operations in use, whoever may come to control the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// It does: anything else is answered with `EACCES`.
+    Restricted,
+    /// It answered this when it was asked to.
+    Refused(Errno),
+}
+
 /// Which buffers a receive draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferGroup {

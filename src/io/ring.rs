@@ -15,7 +15,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter, cqueue, squeue};
 
 use super::sys;
-use super::{DriverCounts, Wait};
+use super::{Confinement, DriverCounts, Errno, Wait};
 
 /// How long to wait for completions when the kernel has no memory or no room for more submissions: short, because
 /// nothing else happens meanwhile.
@@ -71,13 +71,18 @@ impl Ring {
     }
 
     /// Allows `opcodes` and `flags` and nothing else from here on, and lets the ring run, on this thread only. Requests of
-    /// a ring pass by a seccomp filter: this is what confines them.
-    pub(super) fn enable(&self, opcodes: &[u8], flags: squeue::Flags) -> io::Result<()> {
+    /// a ring pass by a seccomp filter: this is what confines them. A kernel that refuses the restrictions forgets all of
+    /// them and has the ring run without; its answer is given back then.
+    pub(super) fn enable(&self, opcodes: &[u8], flags: squeue::Flags) -> io::Result<Confinement> {
         let mut allowed: Vec<_> = opcodes.iter().map(|&opcode| Restriction::sqe_op(opcode)).collect();
         allowed.push(Restriction::sqe_flags_allowed(flags.bits()));
         allowed.push(Restriction::register_op(UNREGISTER_RING_FDS));
-        self.submitter.register_restrictions(&mut allowed)?;
-        self.submitter.register_enable_rings()
+        let confinement = match self.submitter.register_restrictions(&mut allowed) {
+            Ok(()) => Confinement::Restricted,
+            Err(error) => Confinement::Refused(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+        };
+        self.submitter.register_enable_rings()?;
+        Ok(confinement)
     }
 
     /// The ring's file descriptor.
@@ -219,5 +224,43 @@ fn remaining(wait: Wait) -> Option<Duration> {
         Wait::No => Some(Duration::ZERO),
         Wait::Until(time) => Some(time.since(sys::now())),
         Wait::Forever => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io_uring::opcode;
+    use io_uring::types::Fd;
+
+    use super::*;
+
+    const NONE: squeue::Flags = squeue::Flags::empty();
+
+    /// What the kernel answers to an entry.
+    fn answer(ring: &mut Ring, entry: squeue::Entry) -> i32 {
+        // SAFETY: the entries of these tests point to no memory.
+        unsafe { ring.push(entry) };
+        ring.enter(Wait::Forever).unwrap();
+        ring.next().unwrap().result()
+    }
+
+    #[test]
+    fn a_restricted_ring_takes_its_operations_and_flags_and_no_others() {
+        let mut ring = Ring::new(8, 8).unwrap();
+        let flags = squeue::Flags::SKIP_SUCCESS;
+        assert_eq!(ring.enable(&[opcode::Nop::CODE], flags).unwrap(), Confinement::Restricted);
+        assert_eq!(answer(&mut ring, opcode::Nop::new().build()), 0);
+        assert_eq!(answer(&mut ring, opcode::Nop::new().build().flags(squeue::Flags::ASYNC)), -libc::EACCES);
+        assert_eq!(answer(&mut ring, opcode::Close::new(Fd(-1)).build()), -libc::EACCES);
+        assert_eq!(ring.submitter().register_eventfd(0).unwrap_err().raw_os_error(), Some(libc::EACCES));
+    }
+
+    #[test]
+    fn a_ring_whose_restrictions_the_kernel_refuses_runs_without_them() {
+        let mut ring = Ring::new(8, 8).unwrap();
+        let no_opcode = u8::MAX;
+        assert_eq!(ring.enable(&[no_opcode], NONE).unwrap(), Confinement::Refused(Errno(libc::EINVAL)));
+        assert_eq!(answer(&mut ring, opcode::Nop::new().build()), 0);
+        assert_eq!(answer(&mut ring, opcode::Close::new(Fd(-1)).build()), -libc::EBADF);
     }
 }

@@ -13,8 +13,8 @@ pub enum Step {
     Ring,
     /// Registering a ring of receive buffers.
     BufferRing,
-    /// Allowing the operations in use and nothing else, and starting the ring.
-    Restrictions,
+    /// Starting the ring.
+    Enable,
     /// Receiving from a socket pair until cancelled.
     MultishotReceive,
 }
@@ -24,7 +24,7 @@ impl fmt::Display for Step {
         f.write_str(match self {
             Self::Ring => "setting up a ring (io_uring_setup)",
             Self::BufferRing => "registering receive buffers (io_uring_register)",
-            Self::Restrictions => "restricting and enabling the ring (io_uring_register)",
+            Self::Enable => "enabling the ring (io_uring_register)",
             Self::MultishotReceive => "a multishot receive on a socket pair (io_uring_enter)",
         })
     }

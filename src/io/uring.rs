@@ -23,8 +23,8 @@ use super::sys::{self, SockAddr};
 pub use super::unavailable::{Step, Unavailable};
 use super::watch::{Fired, Start, Watches};
 use super::{
-    Address, BufferGroup, Completion, Driver, DriverCounts, Errno, Fd, Lease, Op, OpId, Outcome, RingHandle,
-    SocketOptions, Token, Wait,
+    Address, BufferGroup, Completion, Confinement, Driver, DriverCounts, Errno, Fd, Lease, Op, OpId, Outcome,
+    RingHandle, SocketOptions, Token, Wait,
 };
 use crate::pool::SendBuf;
 use crate::time::Time;
@@ -107,14 +107,17 @@ pub struct Uring {
     suspects: Vec<OpId>,
     /// Whether buffers came back since the kernel was last told.
     recycled: bool,
+    confinement: Confinement,
 }
 
-/// Tries everything ringwall needs of the kernel: a ring, a buffer ring, and a multishot receive on a socket pair.
-pub fn probe() -> Result<(), Unavailable> {
+/// Tries everything ringwall needs of the kernel: a ring, a buffer ring, and a multishot receive on a socket pair. Gives
+/// what it could do without.
+pub fn probe() -> Result<Confinement, Unavailable> {
     let options =
         UringOptions { submissions: 8, completions: 16, small_buffers: 2, large_buffers: 1, ..Default::default() };
     let mut driver = Uring::new(&options)?;
-    receive_one(&mut driver).map_err(|error| Unavailable::new(Step::MultishotReceive, &error))
+    receive_one(&mut driver).map_err(|error| Unavailable::new(Step::MultishotReceive, &error))?;
+    Ok(driver.confinement)
 }
 
 fn receive_one(driver: &mut Uring) -> io::Result<()> {
@@ -144,7 +147,7 @@ impl Uring {
         let small = group(BufferGroup::Small, options.small_buffers, options.small_buffer_bytes)?;
         let large = group(BufferGroup::Large, options.large_buffers, options.large_buffer_bytes)?;
         let flags = squeue::Flags::BUFFER_SELECT | squeue::Flags::SKIP_SUCCESS;
-        ring.enable(&OPCODES, flags).map_err(failed(Step::Restrictions))?;
+        let confinement = ring.enable(&OPCODES, flags).map_err(failed(Step::Enable))?;
         Ok(Self {
             ring,
             small,
@@ -153,6 +156,7 @@ impl Uring {
             watches: Watches::with_capacity(options.in_flight),
             suspects: Vec::with_capacity(options.in_flight),
             recycled: false,
+            confinement,
         })
     }
 
@@ -470,6 +474,36 @@ impl Drop for Uring {
             // The kernel may still read and write this memory: it is never freed.
             self.small.iter_mut().chain(&mut self.large).for_each(BufferRing::leak);
             mem::forget(mem::replace(&mut self.in_flight, InFlight::with_capacity(0)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_refuses_what_ringwall_does_not_use() {
+        let path = c"/etc/hostname";
+        let mut byte = [0];
+        let others = [
+            opcode::Nop::new().build(),
+            opcode::OpenAt::new(RingFd(libc::AT_FDCWD), path.as_ptr()).build(),
+            opcode::Read::new(RingFd(0), byte.as_mut_ptr(), 1).build(),
+            opcode::UnlinkAt::new(RingFd(libc::AT_FDCWD), path.as_ptr()).build(),
+            opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+            opcode::Close::new(RingFd(-1)).build(),
+            opcode::Accept::new(RingFd(-1), std::ptr::null_mut(), std::ptr::null_mut())
+                .build()
+                .flags(squeue::Flags::ASYNC),
+        ];
+        let mut driver = Uring::new(&UringOptions { submissions: 8, completions: 16, ..Default::default() }).unwrap();
+        assert_eq!(driver.confinement, Confinement::Restricted);
+        for entry in others {
+            // SAFETY: the path is static, the byte outlives the loop, and each entry has completed before the next.
+            unsafe { driver.ring.push(entry) };
+            driver.enter(Wait::Forever).unwrap();
+            assert_eq!(driver.ring.next().unwrap().result(), -libc::EACCES);
         }
     }
 }
