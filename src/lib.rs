@@ -29,6 +29,7 @@
 //! | 0 | [`pool`] | buffers for outgoing bytes, recycled |
 //! | 0 | [`metrics`] | what one shard counts, or the dispatcher |
 //! | 0 | [`files`] | reads the files that the configuration names |
+//! | 0 | [`secrecy`] | no core files, no debuggers |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 1 | [`secret`] | passwords in files of their own |
@@ -128,6 +129,7 @@ pub mod pool;
 pub mod pthread;
 pub mod rwlock;
 pub mod secret;
+pub mod secrecy;
 pub mod server;
 pub mod session;
 pub mod shard;

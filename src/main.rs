@@ -8,6 +8,7 @@ use ringwall::cli::{Cli, Command, ConfigFile, Plan};
 use ringwall::config::{Config, Keyring, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
 use ringwall::io::sys;
+use ringwall::secrecy::keep_memory_private;
 use ringwall::server::{self, StartError};
 
 /// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
@@ -42,8 +43,12 @@ impl Failure {
     }
 }
 
-/// Reads the configuration and what it names, as far as the command line allows it.
+/// Reads the configuration and what it names, as far as the command line allows it. Who asks for a key log debugs, and
+/// gives all secrets away already: that process stays open to debuggers.
 fn load(file: &ConfigFile) -> Result<(Config, Keyring), Failure> {
+    if !file.unsafe_key_log {
+        keep_memory_private().map_err(|error| Failure::of(format!("core files cannot be switched off: {error}")))?;
+    }
     let loaded = Config::load(&file.config, &Machine::of_this_process()).map_err(Failure::of)?;
     loaded.0.check_key_log(file.unsafe_key_log).map_err(Failure::of)?;
     Ok(loaded)

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("hex", 0),
     ("networks", 0),
     ("secret", 1),
+    ("secrecy", 0),
     ("io", 10),
     ("pthread", 10),
     ("tls", 10),
