@@ -29,6 +29,7 @@
 //! | 0 | [`pool`] | buffers for outgoing bytes, recycled |
 //! | 0 | [`metrics`] | what one shard counts, or the dispatcher |
 //! | 0 | [`files`] | reads the files that the configuration names |
+//! | 0 | [`cgroup`] | what the control groups leave this process |
 //! | 0 | [`secrecy`] | no core files, no debuggers |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
@@ -112,6 +113,7 @@
 //! *Settle*: carry out what a session asks for at the end of a turn. *Lease*: a filled receive buffer on loan.
 //! *Room*: free bytes at the end of a buffer. *Drain*: end in good order, losing nothing that is owed.
 
+pub mod cgroup;
 pub mod cli;
 pub mod config;
 pub mod control;

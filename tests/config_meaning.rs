@@ -102,6 +102,7 @@ fn the_reference_as_it_stands_means_the_defaults_too() {
     let (reference, minimal) = (parse(REFERENCE).unwrap(), parse(MINIMAL).unwrap());
     assert_eq!(reference.limits, minimal.limits);
     assert_eq!(reference.runtime, minimal.runtime);
+    assert_eq!(reference.security, minimal.security);
     assert_eq!(reference.coalesce, minimal.coalesce);
     assert_eq!(reference.log, minimal.log);
     assert_eq!(reference.backends, minimal.backends);

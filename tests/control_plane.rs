@@ -89,7 +89,7 @@ impl World {
         events_max: usize,
     ) -> Self {
         let resolve = |_: &str, _: u16| Err(io::Error::other("no names here"));
-        let machine = Machine { cores: vec![0, 1], open_files_max: 100_000, resolve };
+        let machine = Machine { cores: vec![0, 1], open_files_max: 100_000, memory_max: None, resolve };
         let text = format!("{CONFIG}{more_config}");
         let config = Config::parse(text.as_bytes(), Path::new("ringwall.toml"), &machine).expect("it is valid");
 

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("networks", 0),
     ("secret", 1),
     ("secrecy", 0),
+    ("cgroup", 1),
     ("io", 10),
     ("pthread", 10),
     ("tls", 10),

@@ -194,11 +194,11 @@ mod tests {
     }
 
     fn bind(text: &str) -> Result<SocketAddr, String> {
-        super::bind(text, &Machine { cores: vec![0], open_files_max: 1_024, resolve: resolver })
+        super::bind(text, &Machine { cores: vec![0], open_files_max: 1_024, memory_max: None, resolve: resolver })
     }
 
     fn server(text: &str) -> Result<Vec<Address>, String> {
-        super::server(text, &Machine { cores: vec![0], open_files_max: 1_024, resolve: resolver })
+        super::server(text, &Machine { cores: vec![0], open_files_max: 1_024, memory_max: None, resolve: resolver })
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::error::{ConfigError, Source};
 use super::policy::{RawPolicy, read_policy};
 use super::raw::{RawBackendTls, Value};
 use super::section::{Section, as_text};
+use super::security::Security;
 use super::tls::{Pair, read_path};
 use crate::io::Address;
 use crate::tls::{BackendCredentials, Identity, Policy, ServerAuth, ServerName, Servers, unix_time};
@@ -118,6 +119,7 @@ pub(super) fn load_backend_credentials(
     source: &Source,
     tls: &BackendTls,
     raw: &Spanned<RawBackendTls>,
+    security: Security,
     warnings: &mut Vec<String>,
 ) -> Result<BackendCredentials, ConfigError> {
     let error = |problem: String| source.error(raw.span(), "backend.tls", problem);
@@ -125,6 +127,7 @@ pub(super) fn load_backend_credentials(
     let identity = tls.identity.as_ref().map(|pair| Identity::load(&pair.certificate, &pair.private_key));
     let identity = identity.transpose().map_err(|problem| error(problem.to_string()))?;
     let credentials = BackendCredentials { servers, identity };
+    security.judge(&credentials.exposed(), error)?;
     warnings.extend(credentials.warnings(unix_time()).into_iter().map(|warning| error(warning).to_string()));
     Ok(credentials)
 }

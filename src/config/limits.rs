@@ -48,6 +48,12 @@ pub(super) const MAX_CONNECTIONS_MAX: u32 = 1_000_000;
 /// resident memory, since a handshake takes more.
 const SESSION_STATE_BYTES: usize = 16 * 1024;
 
+/// The share of the memory of its control group that a process' sessions may hold bytes in: three quarters. The rest is
+/// for the state of TLS, receive buffers, and the socket buffers of the kernel, which count there, too.
+const MEMORY_SHARE: (u64, u64) = (3, 4);
+/// The least a shard has, as the key's own bound says.
+const SHARD_MEMORY_MIN: usize = 16 * 1024 * 1024;
+
 /// File descriptors per session: the client's and the server's.
 const OPEN_FILES_PER_SESSION: u64 = 2;
 /// File descriptors per shard: its ring, and what the kernel may need beside it.
@@ -66,6 +72,7 @@ impl Limits {
         warnings: &mut Vec<String>,
     ) -> Result<Self, ConfigError> {
         let s = Section { source, name: "limits" };
+        let send_buffer = s.size("send_buffer", raw.send_buffer.as_ref(), "256KiB", "64KiB"..="16MiB", "")?;
         let limits = Self {
             max_connections: max_connections(&s, raw, machine, listeners, shards, warnings)?,
             listen_backlog: s.count("listen_backlog", raw.listen_backlog.as_ref(), 1..=65_535)?.unwrap_or(4_096),
@@ -91,8 +98,8 @@ impl Limits {
                 "5m",
                 "1s"..="1h",
             )?,
-            send_buffer: s.size("send_buffer", raw.send_buffer.as_ref(), "256KiB", "64KiB"..="16MiB", "")?,
-            shard_memory: s.size("shard_memory", raw.shard_memory.as_ref(), "256MiB", "16MiB"..="1024GiB", "")?,
+            send_buffer,
+            shard_memory: shard_memory(&s, raw, machine, shards, warnings)?,
             max_handshakes: s.count("max_handshakes", raw.max_handshakes.as_ref(), 16..=65_536)?.unwrap_or(1_024),
         };
         limits.check_together(&s, raw)?;
@@ -135,6 +142,41 @@ pub(super) fn open_files(sessions: u32, listeners: usize, shards: usize) -> u64 
 
 fn open_files_beside_sessions(listeners: usize, shards: usize) -> u64 {
     OPEN_FILES_BASE + super::wide(listeners) + OPEN_FILES_PER_SHARD * super::wide(shards)
+}
+
+/// What is written, or the default; less than that where all shards together had more than their share of the memory
+/// that the process can have.
+fn shard_memory(
+    s: &Section<'_>,
+    raw: &RawLimits,
+    machine: &Machine,
+    shards: usize,
+    warnings: &mut Vec<String>,
+) -> Result<usize, ConfigError> {
+    let wanted = s.size("shard_memory", raw.shard_memory.as_ref(), "256MiB", "16MiB"..="1024GiB", "")?;
+    let Some(memory_max) = machine.memory_max else { return Ok(wanted) };
+    let share = memory_max / MEMORY_SHARE.1 * MEMORY_SHARE.0 / super::wide(shards.max(1));
+    let fitting = usize::try_from(share).unwrap_or(usize::MAX).max(SHARD_MEMORY_MIN);
+    if wanted <= fitting {
+        return Ok(wanted);
+    }
+    let mebibytes = |bytes: u64| bytes >> 20;
+    let (all, most) = (mebibytes(super::wide(wanted).saturating_mul(super::wide(shards))), mebibytes(memory_max));
+    let why = format!(
+        "all {shards} shards would take {all} MiB, and the control group has {most} MiB (memory.max), a quarter of which \
+         TLS states and the kernel's buffers need"
+    );
+    let remedy = "raise the limit (MemoryMax= of the systemd unit, the container's memory)";
+    if let Some(value) = &raw.shard_memory {
+        let problem = format!("is more than fits: {why}: {remedy}, or write at most \"{}MiB\"", fitting >> 20);
+        warnings.push(s.error("shard_memory", value, &problem).to_string());
+        return Ok(wanted);
+    }
+    let (key, lower) = (s.key("shard_memory"), fitting >> 20 << 20);
+    let problem =
+        format!("{key}: lowered from its default {} to {}: {why}; {remedy}", size::show(wanted), size::show(lower));
+    warnings.push(ConfigError::of_file(s.source.file(), problem).to_string());
+    Ok(lower)
 }
 
 /// The number that is written, if the process can have that many files; else as many as it can have.

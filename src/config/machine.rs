@@ -5,6 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::cgroup::ControlGroup;
+
 /// What this process may use. A test makes one up.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -12,6 +14,8 @@ pub struct Machine {
     pub cores: Vec<usize>,
     /// The most file descriptors the process can get: the hard limit of `RLIMIT_NOFILE`.
     pub open_files_max: u64,
+    /// Bytes of memory that the process can have, as its control groups say; `None` where they set no bound.
+    pub memory_max: Option<u64>,
     /// Finds the addresses of a host name. May wait for a name server.
     pub resolve: fn(host: &str, port: u16) -> io::Result<Vec<SocketAddr>>,
 }
@@ -28,7 +32,8 @@ impl Machine {
         }
         let open_files_max = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let resolve = |host: &str, port: u16| (host, port).to_socket_addrs().map(Iterator::collect);
-        Self { cores, open_files_max, resolve }
+        let memory_max = ControlGroup::of_this_process().and_then(|group| group.memory_max());
+        Self { cores, open_files_max, memory_max, resolve }
     }
 }
 

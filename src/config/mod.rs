@@ -23,6 +23,7 @@ mod raw;
 mod reload;
 mod runtime;
 mod section;
+mod security;
 mod size;
 mod tls;
 mod value;
@@ -40,6 +41,7 @@ pub use self::listener::Listener;
 pub use self::machine::{Machine, raise_open_files};
 pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
+pub use self::security::Security;
 pub use self::tls::{Pair, Tls};
 
 pub use self::duration::show as show_duration;
@@ -64,6 +66,8 @@ pub struct Config {
     pub runtime: Runtime,
     /// Bounds on time, memory and numbers.
     pub limits: Limits,
+    /// How strict it is with the machine around it.
+    pub security: Security,
     /// How long small writes are gathered into one record.
     pub coalesce: Coalesce,
     /// What is logged, and how.
@@ -144,12 +148,13 @@ impl Config {
         let (mut listeners, mut backends) = (Vec::new(), Vec::new());
         for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
             let tls = listener.tls.as_ref().zip(raw.get_ref().tls.as_ref());
-            let load = |(tls, raw)| tls::load_credentials(&source, tls, raw, &mut config.warnings);
+            let load = |(tls, raw)| tls::load_credentials(&source, tls, raw, config.security, &mut config.warnings);
             listeners.push(tls.map(load).transpose()?);
         }
         for (backend, raw) in config.backends.iter().zip(&raw.backend) {
             let tls = backend.tls.as_ref().zip(raw.get_ref().tls.as_ref());
-            let load = |(tls, raw)| backend_tls::load_backend_credentials(&source, tls, raw, &mut config.warnings);
+            let (security, warnings) = (config.security, &mut config.warnings);
+            let load = |(tls, raw)| backend_tls::load_backend_credentials(&source, tls, raw, security, warnings);
             backends.push(tls.map(load).transpose()?);
         }
         Ok((config, Keyring { listeners, backends }))
@@ -212,6 +217,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         backends,
         runtime,
         limits,
+        security: Security::read(source, &raw.security)?,
         coalesce: Coalesce::read(source, raw)?,
         log: Log::read(source, raw)?,
         key_log,

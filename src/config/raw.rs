@@ -29,6 +29,8 @@ pub(super) struct RawConfig {
     #[serde(deserialize_with = "table")]
     pub(super) limits: RawLimits,
     #[serde(deserialize_with = "table")]
+    pub(super) security: RawSecurity,
+    #[serde(deserialize_with = "table")]
     pub(super) coalesce: RawCoalesce,
     #[serde(deserialize_with = "table")]
     pub(super) log: RawLog,
@@ -137,6 +139,13 @@ pub(super) struct RawLimits {
     pub(super) send_buffer: Option<Spanned<Value>>,
     pub(super) shard_memory: Option<Spanned<Value>>,
     pub(super) max_handshakes: Option<Spanned<Value>>,
+}
+
+/// `[security]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSecurity {
+    pub(super) strict_key_permissions: Option<Spanned<Value>>,
 }
 
 /// `[coalesce]`.
@@ -361,7 +370,7 @@ mod tests {
     fn the_reference_has_every_key_there_is() {
         let source = Source::new(Path::new("ringwall.toml"), reference_with_every_key().as_bytes()).unwrap();
         // Taken apart without `..`: a new key does not compile until it is asked for here.
-        let RawConfig { listener, backend, runtime, limits, coalesce, log } = parse(&source).unwrap();
+        let RawConfig { listener, backend, runtime, limits, security, coalesce, log } = parse(&source).unwrap();
         let RawListener {
             name,
             bind,
@@ -391,6 +400,8 @@ mod tests {
             shard_memory,
             max_handshakes,
         } = &limits;
+        let RawSecurity { strict_key_permissions } = &security;
+        let security = [strict_key_permissions];
         let limits = [
             max_connections,
             listen_backlog,
@@ -413,6 +424,7 @@ mod tests {
             ("backend", &backend),
             ("runtime", &runtime),
             ("limits", &limits),
+            ("security", &security),
             ("log", &log),
         ] {
             let missing = keys.iter().position(|key| key.is_none());

@@ -9,6 +9,7 @@ use super::changes::changed_keys;
 use super::error::{ConfigError, Source};
 use super::raw::{self, RawListener};
 use super::section::{Section, as_text};
+use super::security::Security;
 use super::tls::{Tls, load_credentials, read_tls};
 use super::{Config, Listener};
 use crate::tls::Credentials;
@@ -22,6 +23,7 @@ pub struct ReloadSource {
     listeners: Vec<Box<str>>,
     /// Which of them speak TLS.
     with_tls: Vec<bool>,
+    security: Security,
 }
 
 /// What has been read again and is not yet in force.
@@ -51,7 +53,8 @@ impl ReloadSource {
     pub fn of(config: &Config) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         let with_tls = config.listeners.iter().map(|listener| listener.tls.is_some()).collect();
-        Self { started: Arc::clone(&config.source), in_force: Arc::clone(&config.source), listeners, with_tls }
+        let (started, in_force) = (Arc::clone(&config.source), Arc::clone(&config.source));
+        Self { started, in_force, listeners, with_tls, security: config.security }
     }
 
     /// Reads the files that are named by the configuration in force, whatever its file holds meanwhile.
@@ -96,7 +99,7 @@ impl ReloadSource {
                 return Err(source.error(entry.span(), "listener", problem));
             }
             let load = |(tls, raw): (Tls, _)| {
-                load_credentials(&source, &tls, raw, &mut warnings).map(|credentials| (tls, credentials))
+                load_credentials(&source, &tls, raw, self.security, &mut warnings).map(|credentials| (tls, credentials))
             };
             listeners.push(read.map(load).transpose()?);
         }

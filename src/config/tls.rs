@@ -11,6 +11,7 @@ use super::error::{ConfigError, Source};
 use super::policy::read_listener_policy;
 use super::raw::{RawListener, RawTls, Value};
 use super::section::Section;
+use super::security::Security;
 use crate::tls::{ClientAuth, Clients, Credentials, Identity, Policy, TicketSecret, unix_time};
 
 /// How a listener speaks TLS.
@@ -129,6 +130,7 @@ pub(super) fn load_credentials(
     source: &Source,
     tls: &Tls,
     raw: &Spanned<RawTls>,
+    security: Security,
     warnings: &mut Vec<String>,
 ) -> Result<Credentials, ConfigError> {
     let mut identities = Vec::new();
@@ -161,6 +163,7 @@ pub(super) fn load_credentials(
     for warning in credentials.fit(&tls.policy).map_err(|error| at_suites(error.to_string()))? {
         warnings.push(at_suites(warning.to_string()).to_string());
     }
+    security.judge(&credentials.exposed(), |problem| source.error(raw.span(), "listener.tls", problem))?;
     for warning in credentials.warnings(unix_time()) {
         warnings.push(source.error(raw.span(), "listener.tls", warning).to_string());
     }

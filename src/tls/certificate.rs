@@ -134,10 +134,13 @@ impl Identity {
             warnings.push(IdentityWarning::StrayCertificate { path: self.certificate_path.clone(), position });
         }
         warnings.extend(self.ocsp.as_ref().and_then(|response| response.warning(now)));
-        if self.key_open_to_all {
-            warnings.push(IdentityWarning::KeyOpenToAll { path: self.private_key_path.clone() });
-        }
+        warnings.extend(self.exposed());
         warnings
+    }
+
+    /// What is said of the key when everybody on this machine may read or change its file.
+    pub(super) fn exposed(&self) -> Option<IdentityWarning> {
+        self.key_open_to_all.then(|| IdentityWarning::KeyOpenToAll { path: self.private_key_path.clone() })
     }
 
     pub(super) fn certificate_path(&self) -> &Path {

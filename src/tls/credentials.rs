@@ -28,6 +28,15 @@ impl Credentials {
         identities.chain(clients).chain(ticket_secret).collect()
     }
 
+    /// The secrets that everybody on this machine may read or change, each as its warning says it.
+    #[must_use]
+    pub fn exposed(&self) -> Vec<String> {
+        let keys = self.identities.iter().filter_map(Identity::exposed);
+        keys.map(|warning| warning.to_string())
+            .chain(self.ticket_secret.as_ref().and_then(TicketSecret::warning))
+            .collect()
+    }
+
     /// Compares the keys with the cipher suites of `policy`: gives the certificates that clients of TLS 1.2 cannot be
     /// shown, because none of that version's suites fits their keys.
     ///

@@ -56,6 +56,12 @@ pub struct BackendCredentials {
 }
 
 impl BackendCredentials {
+    /// The secrets that everybody on this machine may read or change, each as its warning says it.
+    #[must_use]
+    pub fn exposed(&self) -> Vec<String> {
+        self.identity.iter().filter_map(Identity::exposed).map(|warning| warning.to_string()).collect()
+    }
+
     /// What is worth a warning at `unix_time`, seconds since 1970: all works, but perhaps not as meant.
     #[must_use]
     pub fn warnings(&self, unix_time: u64) -> Vec<String> {

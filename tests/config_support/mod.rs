@@ -22,7 +22,7 @@ pub(crate) fn machine() -> Machine {
             _ => Err(io::Error::other("no such name")),
         }
     }
-    Machine { cores: vec![0, 1, 2, 3], open_files_max: 1_048_576, resolve }
+    Machine { cores: vec![0, 1, 2, 3], open_files_max: 1_048_576, memory_max: None, resolve }
 }
 
 /// Reads `text` as `/etc/ringwall.toml` on `machine`.
