@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::io::{Errno, Fd};
 use crate::mailbox::Doorbell;
+use crate::roster::Member;
 use crate::tls::Summary;
 
 /// What happened.
@@ -25,8 +26,8 @@ pub enum Event {
         listener: u16,
         /// The shard's number.
         shard: u16,
-        /// The server's index in its backend.
-        server: Option<u16>,
+        /// The server.
+        server: Option<Arc<Member>>,
         /// Our port towards the server: what the server's CLIENT LIST shows.
         server_local_port: Option<u16>,
     },
@@ -72,7 +73,7 @@ pub enum Event {
 }
 
 /// A session's story, told at its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CloseRecord {
     /// The client's address.
     pub client: Option<SocketAddr>,
@@ -80,8 +81,8 @@ pub struct CloseRecord {
     pub listener: u16,
     /// The shard's number.
     pub shard: u16,
-    /// The server's index in its backend, once one was dialled.
-    pub server: Option<u16>,
+    /// The server that was dialled last, once one was.
+    pub server: Option<Arc<Member>>,
     /// Our port towards the server: what the server's CLIENT LIST shows.
     pub server_local_port: Option<u16>,
     /// What the handshake with the client agreed on, if it was completed.

@@ -75,6 +75,11 @@ mod sync {
                 Ok(())
             }
 
+            pub(in super::super) fn slots(&self) -> usize {
+                let used = self.0.written.load(Ordering::Relaxed) - self.0.read.load(Ordering::Acquire);
+                self.0.capacity - used
+            }
+
             pub(in super::super) fn push_partial_slice<'a>(&mut self, slice: &'a [T]) -> (&'a [T], &'a [T])
             where
                 T: Copy,
@@ -189,6 +194,12 @@ impl<T> Sender<T> {
     /// Gives `value` back when the mailbox is full.
     pub fn send(&mut self, value: T) -> Result<(), T> {
         self.ring.push(value).map_err(|rtrb::PushError::Full(value)| value)
+    }
+
+    /// How many more values find room at least.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.ring.slots()
     }
 
     /// Whether the receiver must be woken for what was sent so far; see [`Doorbell::needs_ring`].

@@ -4,31 +4,33 @@
 //! its own ring, keys and randomness on its own core; when all are ready the dispatcher begins to accept. End: the
 //! dispatcher stops first, the shards drain, the control plane sees the last one out.
 
+mod commands;
 mod listener_tls;
 mod plans;
 mod reload;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use tokio::sync::oneshot;
 use tracing::warn;
 
+pub use self::commands::Commands;
 pub use self::reload::Reloader;
 
 use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
 use crate::config::{Coalesce, Config, Keyring, TlsFiles};
-use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload};
+use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload, Rosters};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
@@ -36,6 +38,7 @@ use crate::io::{Confinement, Driver, Fd, RingHandle, SocketOptions, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::metrics::Tally;
+use crate::roster::Roster;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
@@ -49,9 +52,6 @@ const PENDING_HINTS: usize = 1024;
 
 /// Events that may wait for the control plane, per thread.
 const EVENTS: usize = 8192;
-
-/// At most one renewal at a time, a drain, a stop and the end.
-const COMMANDS: usize = 4;
 
 /// The dispatcher's ring: it accepts, rings and hears one byte per command. It sends and receives nothing else.
 const DISPATCHER_RING: UringOptions = UringOptions {
@@ -169,6 +169,7 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
         doorbell: data_plane.doorbell,
         wake: data_plane.wake,
         orders,
+        rosters: data_plane.rosters,
         reload,
         ended: data_plane.ended,
     };
@@ -190,29 +191,12 @@ pub struct DataPlane {
     pub wake: OwnedFd,
     /// The way to the dispatcher.
     pub commands: Commands,
+    /// The servers, and the way to have the shards follow a change.
+    pub rosters: Arc<Rosters>,
     /// What has other credentials used.
     pub reloader: Reloader,
     /// Sent once all threads have ended, or one has failed.
     pub ended: oneshot::Receiver<Ending>,
-}
-
-/// The way to the dispatcher; any thread may use it.
-#[derive(Clone, Debug)]
-pub struct Commands(Arc<(Mutex<Sender<Command>>, UnixStream)>);
-
-impl Commands {
-    /// Gives the dispatcher a command and wakes it.
-    ///
-    /// # Errors
-    /// Gives the command back when there is no room for it.
-    pub fn send(&self, command: Command) -> Result<(), Command> {
-        let (sender, mut wake) = (&self.0.0, &self.0.1);
-        let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.send(command)?;
-        // One byte into a socket that holds thousands: it fails only when the dispatcher is gone.
-        let _ = wake.write(&[1]);
-        Ok(())
-    }
 }
 
 impl DataPlane {
@@ -223,7 +207,9 @@ impl DataPlane {
     pub fn start(config: &Config, keyring: Keyring) -> Result<Self, StartError> {
         let confinement = probe().map_err(StartError::Unavailable)?;
         let common = Common::new(config)?;
-        let blueprint = Arc::new(Blueprint::of(config, keyring, &common));
+        let rosters: Vec<Roster> =
+            config.backends.iter().map(|backend| backend.servers.iter().cloned().collect()).collect();
+        let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
         let sockets = bind(config, &blueprint.socket)?;
         let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
         let listening =
@@ -246,7 +232,7 @@ impl DataPlane {
 
         let (sender, receiver) = event_ring();
         receivers.push(receiver);
-        let (commands, command_receiver) = mailbox(COMMANDS);
+        let (commands, command_receiver) = mailbox(commands::COMMANDS);
         let (near, far) = UnixStream::pair()?;
         far.set_nonblocking(true)?;
         let links = dispatcher::Links {
@@ -262,10 +248,13 @@ impl DataPlane {
         });
         let listeners = listeners.collect();
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, end_sender)?;
-        let commands = Commands(Arc::new((Mutex::new(commands), far)));
+        let commands = Commands::new(commands, far);
         let ended = supervise(shards, ends, commands.clone())?;
         let reloader = Reloader::new(config, common, commands.clone());
-        Ok(Self { listening, confinement, events: receivers, doorbell, wake, commands, reloader, ended })
+        let names = config.backends.iter().map(|backend| backend.name.clone());
+        let way = commands.clone();
+        let rosters = Arc::new(Rosters::new(names.zip(rosters), move |command| way.send_in_turn(command)));
+        Ok(Self { rosters, listening, confinement, events: receivers, doorbell, wake, commands, reloader, ended })
     }
 }
 
@@ -299,12 +288,12 @@ struct Blueprint {
 }
 
 impl Blueprint {
-    fn of(config: &Config, keyring: Keyring, common: &Common) -> Self {
+    fn of(config: &Config, rosters: &[Roster], keyring: Keyring, common: &Common) -> Self {
         let listeners = config.listeners.iter().zip(keyring.listeners);
         let listeners = listeners.map(|(listener, credentials)| ListenerPlan::of(listener, credentials, common));
         let listeners = listeners.collect();
-        let backends = config.backends.iter().zip(keyring.backends);
-        let backends = backends.map(|(backend, credentials)| BackendPlan::of(backend, credentials)).collect();
+        let backends = config.backends.iter().zip(rosters).zip(keyring.backends);
+        let backends = backends.map(|((backend, roster), read)| BackendPlan::of(backend, roster, read)).collect();
         let limits = &config.limits;
         let refusals = u32::try_from(dispatcher::REFUSALS_MAX).unwrap_or(u32::MAX);
         Self {

@@ -72,7 +72,14 @@ fn the_least_that_starts_means_the_defaults() {
         }]
     );
     let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
-    let servers = vec![Server { name: "127.0.0.1:6379".into(), address, server_name: None }];
+    let servers = vec![Server {
+        name: "127.0.0.1:6379".into(),
+        address,
+        server_name: None,
+        weight: 1,
+        backup: false,
+        connections_max: None,
+    }];
     assert_eq!(config.backends, [Backend { name: "valkey".into(), tls: None, servers }]);
     assert_eq!(config.runtime, Runtime { cores: vec![0, 1, 2, 3], dispatcher_core: None });
     assert_eq!(
@@ -197,6 +204,9 @@ sessions = false
         name: name.into(),
         address: Address::Tcp(at.parse().unwrap()),
         server_name: None,
+        weight: 1,
+        backup: false,
+        connections_max: None,
     };
     assert_eq!(
         config.backends[0].servers,

@@ -6,17 +6,19 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ringwall::config::{Config, Machine, TlsFiles};
 use ringwall::control::{
-    Cause, Ending, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Signal, run_obeying,
+    Cause, Ending, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal, run_obeying,
 };
 use ringwall::events::{CloseRecord, Event, EventSender, events};
-use ringwall::io::{Errno, Fd};
+use ringwall::io::{Address, Errno, Fd};
 use ringwall::mailbox::Doorbell;
+use ringwall::roster::{Member, Server};
 use ringwall::tls::Summary;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{getpid, kill_process};
@@ -125,6 +127,7 @@ impl World {
                         drain: Box::new(move |deadline| orders_there.send(Order::Drain(deadline)).expect("a test")),
                         stop: Box::new(move || stop.send(Order::Stop).expect("a test")),
                     },
+                    rosters: Arc::new(Rosters::new([], Err)),
                     reload: Reload {
                         files,
                         run: Box::new(move |cause| {
@@ -188,12 +191,16 @@ impl World {
     }
 }
 
+fn server(address: Address) -> Arc<Member> {
+    Arc::new(Server::at(address).into())
+}
+
 fn record() -> CloseRecord {
     CloseRecord {
         client: Some(SocketAddr::from(([192, 0, 2, 7], 50_000))),
         listener: 0,
         shard: 1,
-        server: Some(0),
+        server: Some(server(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 6379))))),
         server_local_port: Some(40_001),
         tls: Some(Summary {
             version: "TLSv1.3",
@@ -280,7 +287,11 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
 fn a_line_can_be_an_object_of_json() {
     let mut world = World::new("[log]\nformat = \"json\"\n", None, 8);
     world.lines.recv().unwrap();
-    world.tell(closed(CloseRecord { server: Some(1), server_local_port: None, ..record() }));
+    world.tell(closed(CloseRecord {
+        server: Some(server(Address::Unix("/run/valkey.sock".into()))),
+        server_local_port: None,
+        ..record()
+    }));
     let line = world.lines.recv().unwrap();
     let (head, fields) = line.split_once(",\"level\":").unwrap();
     assert!(head.starts_with("{\"timestamp\":\""), "{head}");

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("wire", 10),
     ("mailbox", 20),
     ("load", 20),
+    ("roster", 20),
     ("events", 21),
     ("session", 30),
     ("shard", 40),

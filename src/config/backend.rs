@@ -9,8 +9,7 @@ use super::machine::Machine;
 use super::raw::RawBackend;
 use super::section::{Item, Section};
 use super::{ENTRIES_MAX, address, check_entries};
-use crate::io::Address;
-use crate::tls::ServerName;
+use crate::roster::Server;
 
 /// Where clients' bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,17 +20,6 @@ pub struct Backend {
     pub tls: Option<BackendTls>,
     /// At least one. A host name with several addresses is as many servers, in the resolver's order.
     pub servers: Vec<Server>,
-}
-
-/// One server of a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// As it is written.
-    pub name: Box<str>,
-    /// Where it is.
-    pub address: Address,
-    /// The name that it is asked for in TLS, where there is one.
-    pub server_name: Option<ServerName>,
 }
 
 pub(super) fn read_backends(
@@ -95,7 +83,7 @@ fn read_servers(
         let addresses = address::server(text, machine).map_err(|problem| section.error("servers", place, &problem))?;
         for address in addresses {
             let server_name = tls.map(|tls| server_name(section, tls, &address, place)).transpose()?.flatten();
-            servers.push(Server { name: text.into(), address, server_name });
+            servers.push(Server { name: text.into(), server_name, ..Server::at(address) });
         }
     }
     if servers.len() > ENTRIES_MAX {

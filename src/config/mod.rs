@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-pub use self::backend::{Backend, Server};
+pub use self::backend::Backend;
 pub use self::backend_tls::BackendTls;
 pub use self::error::ConfigError;
 pub use self::limits::Limits;
@@ -43,6 +43,7 @@ pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
 pub use self::security::Security;
 pub use self::tls::{Pair, Tls};
+pub use crate::roster::Server;
 
 pub use self::duration::show as show_duration;
 pub use self::size::show as show_size;

@@ -15,6 +15,7 @@ mod notify;
 mod places;
 mod reload;
 mod report;
+mod rosters;
 mod signals;
 mod watch;
 
@@ -23,6 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -33,6 +35,7 @@ pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
 pub use self::reload::{Cause, Reload, Reloaded};
 pub use self::report::tells_reached;
+pub use self::rosters::{NotTaken, Rosters};
 pub use self::signals::Signal;
 
 use self::inbox::Inbox;
@@ -67,6 +70,8 @@ pub struct Plane<'a> {
     pub wake: OwnedFd,
     /// What the data plane obeys.
     pub orders: Orders,
+    /// The servers, and the way to have the shards follow a change.
+    pub rosters: Arc<Rosters>,
     /// How to have the data plane use what has changed in files.
     pub reload: Reload,
     /// Sent once all threads of the data plane have ended.

@@ -7,7 +7,7 @@ use tracing::field::display;
 use tracing::{Level, debug, enabled, error, info, warn};
 
 use super::reload::{Cause, ReloadCounts, Reloaded};
-use crate::config::{Backend, Config, Listener, Server};
+use crate::config::{Backend, Config, Listener};
 use crate::events::{CloseRecord, Event};
 use crate::metrics::Tally;
 use crate::session::close::CloseReason;
@@ -28,7 +28,7 @@ pub(super) fn log_event(config: &Config, event: &Event) {
             client = client.map(display),
             listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
             shard,
-            server = server_at(config, *listener, *server).map(|server| display(&server.address)),
+            server = server.as_ref().map(|server| display(&server.address)),
             server_local_port,
             "session's server connected"
         ),
@@ -93,14 +93,13 @@ fn log_session(config: &Config, record: &CloseRecord) {
     let tls = record.tls.as_ref();
     let server_tls = record.server_tls.as_ref();
     let backend = backend_of(config, record.listener);
-    let server = server_at(config, record.listener, record.server);
     info!(
         target: "ringwall::session",
         client = record.client.map(display::<SocketAddr>),
         listener = listener_at(config, record.listener).map(|listener| display(&listener.name)),
         shard = record.shard,
         backend = backend.map(|backend| display(&backend.name)),
-        server = server.map(|server| display(&server.address)),
+        server = record.server.as_ref().map(|server| display(&server.address)),
         server_local_port = record.server_local_port,
         server_tls_version = server_tls.map(|tls| display(tls.version)),
         server_cipher = server_tls.map(|tls| display(tls.cipher)),
@@ -131,10 +130,6 @@ fn listener_at(config: &Config, index: u16) -> Option<&Listener> {
 
 fn backend_of(config: &Config, listener: u16) -> Option<&Backend> {
     config.backends.get(listener_at(config, listener)?.backend)
-}
-
-fn server_at(config: &Config, listener: u16, server: Option<u16>) -> Option<&Server> {
-    backend_of(config, listener)?.servers.get(usize::from(server?))
 }
 
 /// Milliseconds with the microseconds as decimals.

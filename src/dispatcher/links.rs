@@ -7,13 +7,28 @@ use crate::events::EventSender;
 use crate::io::{Fd, RingHandle};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
-use crate::shard::{Order, Renewal};
+use crate::roster::{Member, Roster};
+use crate::shard::{Dismissal, Order, Renewal};
 
 /// What the control plane tells the dispatcher.
 #[derive(Debug)]
 pub enum Command {
     /// Pass these on to the shards, one to each in their order.
     Renew(Vec<Renewal>),
+    /// Have the shards send the sessions that follow to these servers.
+    Roster {
+        /// The backend's index.
+        backend: u16,
+        /// All its servers from now on.
+        roster: Roster,
+    },
+    /// Have the shards let no session stay at this server.
+    Dismiss {
+        /// The server, whose standing says already that it gets no new sessions.
+        member: Arc<Member>,
+        /// Why and how.
+        dismissal: Dismissal,
+    },
     /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
     Drain {
         /// How long sessions that are owed something may go on.

@@ -403,6 +403,12 @@ impl<D: Driver> Dispatcher<D> {
                 }
                 self.send_unsent();
             }
+            Command::Roster { backend, roster } => {
+                self.order_all(|| Order::Roster { backend, roster: roster.clone() });
+            }
+            Command::Dismiss { member, dismissal } => {
+                self.order_all(|| Order::Dismiss { member: Arc::clone(&member), dismissal });
+            }
             Command::Drain { timeout } if self.phase == Phase::Accepting => {
                 self.phase = Phase::Stopping { cut_off_at: self.now + timeout };
                 self.pause_accepting();

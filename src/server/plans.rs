@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::StartError;
 use super::listener_tls::{Common, ListenerTls};
 use crate::config::{self, BackendTls};
+use crate::roster::Roster;
 use crate::session;
 use crate::shard;
 use crate::tls::{BackendCredentials, Connector, Credentials, Options};
@@ -21,7 +22,7 @@ pub(super) struct ListenerPlan {
 pub(super) struct BackendPlan {
     name: Box<str>,
     tls: Option<(BackendCredentials, Options)>,
-    servers: Vec<config::Server>,
+    roster: Roster,
 }
 
 impl ListenerPlan {
@@ -38,23 +39,18 @@ impl ListenerPlan {
 }
 
 impl BackendPlan {
-    pub(super) fn of(backend: &config::Backend, credentials: Option<BackendCredentials>) -> Self {
+    pub(super) fn of(backend: &config::Backend, roster: &Roster, credentials: Option<BackendCredentials>) -> Self {
         let options = |tls: &BackendTls| Options { policy: tls.policy.clone(), ..Options::default() };
         let tls = credentials.zip(backend.tls.as_ref().map(options));
-        Self { name: backend.name.clone(), tls, servers: backend.servers.clone() }
+        Self { name: backend.name.clone(), tls, roster: roster.clone() }
     }
 
     pub(super) fn build(&self) -> Result<shard::Backend, StartError> {
-        let build = |server: &config::Server| {
-            let connector = |(credentials, options): &(BackendCredentials, Options)| {
-                Connector::new(credentials, options, server.server_name.clone())
-            };
-            let connector = self.tls.as_ref().map(connector).transpose();
-            let error = |error| StartError::Tls { of: format!("backend \"{}\"", self.name).into(), error };
-            Ok(shard::Server { address: server.address.clone(), connector: connector.map_err(error)? })
-        };
-        let servers = self.servers.iter().map(build).collect::<Result<_, StartError>>()?;
-        Ok(shard::Backend { name: self.name.to_string(), servers })
+        let connector = |(credentials, options): &(_, _)| Connector::new(credentials, options, None);
+        let connector = self.tls.as_ref().map(connector).transpose();
+        let error = |error| StartError::Tls { of: format!("backend \"{}\"", self.name).into(), error };
+        let (name, roster) = (self.name.clone(), self.roster.clone());
+        Ok(shard::Backend { name, roster, connector: connector.map_err(error)? })
     }
 }
 

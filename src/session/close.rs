@@ -39,6 +39,12 @@ pub enum CloseReason {
     BackendUnreachable,
     /// The last server of the backend that was tried could be reached, and no TLS handshake completed with it.
     BackendHandshakeFailed,
+    /// The server has lost the role that the backend wants; the session ended so that its client connects anew.
+    ServerDemoted,
+    /// The server was found not to answer as it should; the session ended so that its client connects anew.
+    ServerDown,
+    /// The server was to be left alone and the session was owed nothing.
+    ServerDrained,
     /// A connection limit was reached.
     TooManyConnections,
     /// Nothing was said for the idle timeout.
@@ -72,6 +78,9 @@ impl CloseReason {
             Self::Plaintext => "plaintext",
             Self::BackendUnreachable => "backend_unreachable",
             Self::BackendHandshakeFailed => "backend_handshake_failed",
+            Self::ServerDemoted => "server_demoted",
+            Self::ServerDown => "server_down",
+            Self::ServerDrained => "server_drained",
             Self::TooManyConnections => "too_many_connections",
             Self::IdleTimeout => "idle_timeout",
             Self::HalfCloseTimeout => "half_close_timeout",
@@ -99,6 +108,9 @@ impl CloseReason {
             | Self::Plaintext
             | Self::BackendUnreachable
             | Self::BackendHandshakeFailed
+            | Self::ServerDemoted
+            | Self::ServerDown
+            | Self::ServerDrained
             | Self::TooManyConnections
             | Self::IdleTimeout
             | Self::HalfCloseTimeout

@@ -30,6 +30,8 @@ pub enum HandshakeEnd {
     Lost(Option<Errno>),
     /// It was not complete within the time of the attempt.
     Timeout,
+    /// The server was not to be used any more.
+    Dismissed,
 }
 
 impl fmt::Display for HandshakeEnd {
@@ -39,6 +41,7 @@ impl fmt::Display for HandshakeEnd {
             Self::Closed => f.write_str("the server ended the connection in the handshake"),
             Self::Lost(None) => f.write_str("the connection failed in the handshake"),
             Self::Lost(Some(errno)) => write!(f, "the connection failed in the handshake: {errno}"),
+            Self::Dismissed => f.write_str("the server is not to be used any more"),
             Self::Timeout => {
                 f.write_str("no handshake within the connect timeout: does the server speak TLS on this port?")
             }
@@ -103,8 +106,27 @@ impl Session {
         }
     }
 
+    /// The server that is being reached is not to be used any more: the attempt is given up as if its time were over, and
+    /// the next server tried. `false` when there is no attempt under way.
+    pub fn give_up_attempt(&mut self, turn: &mut Turn<'_>) -> bool {
+        match self.phase {
+            Phase::Connecting => {
+                self.abandon_due |= self.phase_deadline.take().is_some();
+                true
+            }
+            Phase::Securing => {
+                self.hang_up(HangUp::Now(HandshakeEnd::Dismissed), turn);
+                true
+            }
+            Phase::HangingUp => true,
+            Phase::Handshaking | Phase::Relaying | Phase::Refusing | Phase::Closing | Phase::Closed => false,
+        }
+    }
+
     const fn dial_again(&mut self) {
         self.dial_due = true;
+        // The attempt may have been given up and have failed in the same turn.
+        self.abandon_due = false;
         self.phase_deadline = None;
     }
 

@@ -47,6 +47,7 @@ use crate::session::close::CloseReason;
 use crate::session::coalescer::Threshold;
 use crate::session::dial::{HandshakeEnd, HangUp};
 use crate::session::leg::{Input, Leg};
+use crate::session::timing::Drain;
 use crate::session::transport::Transport;
 use crate::time::Time;
 use crate::tls::Summary;
@@ -168,8 +169,7 @@ pub struct Session {
     last_moved: Time,
     /// End of the current phase's own time: handshake, connect attempt, or lingering close.
     phase_deadline: Option<Time>,
-    /// While draining: since when, and how long nothing must move before a session that is owed nothing is closed.
-    drain: Option<(Time, Duration)>,
+    drain: Option<Drain>,
 }
 
 impl Session {

@@ -15,6 +15,15 @@ pub(super) const LINGER: Duration = Duration::from_secs(2);
 /// only one that half-closes is still listening.
 const BACKEND_ENDED_GRACE: Duration = Duration::from_secs(5);
 
+/// How a session is drained.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drain {
+    since: Time,
+    /// How long nothing must move before a session that is owed nothing is closed.
+    quiet: Duration,
+    reason: CloseReason,
+}
+
 impl Session {
     /// When [`Session::handle_timeout`] is to be called, if nothing happens before. It moves as bytes move.
     #[must_use]
@@ -43,7 +52,7 @@ impl Session {
     }
 
     fn drain_deadline(&self) -> Option<Time> {
-        let (since, quiet) = self.drain?;
+        let Drain { since, quiet, .. } = self.drain?;
         (self.phase == Phase::Relaying && self.is_owed_nothing()).then(|| self.last_moved.max(since) + quiet)
     }
 
@@ -70,8 +79,10 @@ impl Session {
             self.close(reason, turn);
         } else if has_come(self.idle_deadline()) {
             self.close(CloseReason::IdleTimeout, turn);
-        } else if has_come(self.drain_deadline()) {
-            self.close(CloseReason::Drained, turn);
+        } else if has_come(self.drain_deadline())
+            && let Some(Drain { reason, .. }) = self.drain
+        {
+            self.close(reason, turn);
         }
     }
 
@@ -104,9 +115,9 @@ impl Session {
         }
     }
 
-    /// From here on closes as soon as nothing is owed and nothing has moved for `quiet`. A session that is owed
-    /// something goes on; the shard cuts it off at the end.
-    pub fn begin_drain(&mut self, quiet: Duration, now: Time) {
-        self.drain = Some((now, quiet));
+    /// From here on closes for `reason` as soon as nothing is owed and nothing has moved for `quiet`. A session that is
+    /// owed something goes on; where the process ends, the shard cuts it off.
+    pub fn begin_drain(&mut self, quiet: Duration, reason: CloseReason, now: Time) {
+        self.drain = Some(Drain { since: now, quiet, reason });
     }
 }

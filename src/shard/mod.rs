@@ -26,10 +26,11 @@ mod token;
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use backends::{Backend, Server};
-pub use orders::{Handoff, Order, Renewal};
+pub use backends::Backend;
+pub use orders::{Dismissal, Handoff, Order, Renewal};
 
 use crate::events::Event;
 use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};
@@ -38,7 +39,7 @@ use crate::metrics::Tally;
 use crate::pool::{Pool, SendBuf};
 use crate::session::transport::Transport;
 use crate::session::{self, Side, Turn};
-use crate::shard::backends::Rotation;
+use crate::shard::backends::Upstream;
 use crate::shard::links::Links;
 use crate::shard::socket::Receive;
 use crate::shard::table::Table;
@@ -96,7 +97,7 @@ pub struct Shard<D> {
     driver: D,
     links: Links,
     listeners: Vec<Listener>,
-    backends: Vec<Rotation>,
+    backends: Vec<Upstream>,
     table: Table,
     pool: Pool,
     tally: Tally,
@@ -129,7 +130,7 @@ impl<D: Driver> Shard<D> {
             driver,
             links,
             listeners,
-            backends: backends.into_iter().map(Rotation::new).collect(),
+            backends: backends.into_iter().map(Upstream::new).collect(),
             table: Table::new(options.slots_max.min(SLOTS_MAX)),
             pool: Pool::new(),
             tally: Tally::default(),
@@ -297,6 +298,8 @@ impl<D: Driver> Shard<D> {
             return;
         }
         match result {
+            // It is given up although it came to be.
+            Ok(()) if entry.dismissed => self.handle_dial_failed(id, Errno(libc::ECANCELED)),
             Ok(()) => {
                 entry.detail = None;
                 if let Some(backend) = &entry.backend {
@@ -308,12 +311,11 @@ impl<D: Driver> Shard<D> {
                         client: entry.client_address,
                         listener: entry.listener,
                         shard: self.options.id,
-                        server: entry.server,
+                        server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
                         server_local_port: entry.server_local_port,
                     });
                 }
-                let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-                let transport = entry.server.map_or(Transport::Plain, |server| rotation.server(server).transport());
+                let transport = entry.target.as_ref().map_or(Transport::Plain, |target| target.transport());
                 let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
                 entry.session.handle_connected(transport, turn);
                 self.begin_backend_handshake(id);

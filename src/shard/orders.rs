@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::table::Entry;
 use super::token::SessionId;
 use crate::events::Event;
 use crate::io::{Driver, Fd};
+use crate::roster::{Member, Roster};
 use crate::session::close::CloseReason;
 use crate::session::transport::Transport;
 use crate::session::{Refusal, Session, Turn};
@@ -27,6 +29,20 @@ pub enum Order {
     Serve(Handoff),
     /// Speak TLS in this way with the clients that follow.
     Renew(Box<Renewal>),
+    /// Send the sessions that follow to these servers.
+    Roster {
+        /// The backend's index.
+        backend: u16,
+        /// All its servers from now on.
+        roster: Roster,
+    },
+    /// Have no session stay at this server.
+    Dismiss {
+        /// The server, whose standing says already that it gets no new sessions.
+        member: Arc<Member>,
+        /// Why and how.
+        dismissal: Dismissal,
+    },
     /// A session has been pending for this long: report it if it is blocked both ways.
     Inspect {
         /// The session's slot.
@@ -59,6 +75,20 @@ pub struct Handoff {
     pub counter: u16,
 }
 
+/// Why sessions are not to stay at a server, which decides how they end. Those that have not reached it yet try another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dismissal {
+    /// It has another role: they end at once, in good order, so that their clients connect anew and reach the right one.
+    Demoted,
+    /// It does not answer as it should: the same.
+    Down,
+    /// It is to be left alone: each ends when it is owed nothing and has been quiet for this long or a little more.
+    Drained {
+        /// The shortest quiet time.
+        quiet: Duration,
+    },
+}
+
 /// What a shard's listeners speak TLS with from the next client on. Sessions that are there keep what they began with.
 #[derive(Debug)]
 pub struct Renewal {
@@ -75,6 +105,8 @@ impl<D: Driver> Shard<D> {
             match order {
                 Order::Serve(handoff) => self.serve(handoff),
                 Order::Renew(renewal) => self.renew(*renewal),
+                Order::Roster { backend, roster } => self.backends[usize::from(backend)].exchange(&roster),
+                Order::Dismiss { member, dismissal } => self.dismiss(&member, dismissal),
                 Order::Inspect { slot, pending } => self.inspect(slot, pending),
                 Order::Drain { quiet } => self.begin_drain(quiet),
                 Order::CutOff => self.cut_off(),
@@ -112,8 +144,10 @@ impl<D: Driver> Shard<D> {
             backend: None,
             connect: None,
             hanging_up: false,
-            server: None,
-            attempts: 0,
+            target: None,
+            place: None,
+            tried: Vec::new(),
+            dismissed: false,
             dial_again_at: None,
             server_local_port: None,
             detail: None,
@@ -127,7 +161,7 @@ impl<D: Driver> Shard<D> {
         });
         self.tally.sessions += 1;
         if let Some(quiet) = self.draining {
-            self.begin_drain_of(id, quiet);
+            self.begin_drain_of(id, quiet, CloseReason::Drained);
         }
         self.touch(id);
     }
@@ -139,6 +173,26 @@ impl<D: Driver> Shard<D> {
         }
         // Whoever asked for the change may have ended.
         let _ = replaced.send(acceptors);
+    }
+
+    fn dismiss(&mut self, member: &Arc<Member>, dismissal: Dismissal) {
+        for id in self.table.ids().collect::<Vec<_>>() {
+            let Some(entry) = self.table.entry(id) else { continue };
+            if entry.closing || !entry.place.as_ref().is_some_and(|place| Arc::ptr_eq(place.member(), member)) {
+                continue;
+            }
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            if entry.session.give_up_attempt(turn) {
+                entry.dismissed = true;
+            } else {
+                match dismissal {
+                    Dismissal::Demoted => drop(entry.session.close(CloseReason::ServerDemoted, turn)),
+                    Dismissal::Down => drop(entry.session.close(CloseReason::ServerDown, turn)),
+                    Dismissal::Drained { quiet } => self.begin_drain_of(id, quiet, CloseReason::ServerDrained),
+                }
+            }
+            self.touch(id);
+        }
     }
 
     fn inspect(&mut self, slot: u32, pending: Duration) {
@@ -153,13 +207,13 @@ impl<D: Driver> Shard<D> {
     fn begin_drain(&mut self, quiet: Duration) {
         self.draining = Some(quiet);
         for id in self.table.ids().collect::<Vec<_>>() {
-            self.begin_drain_of(id, quiet);
+            self.begin_drain_of(id, quiet, CloseReason::Drained);
             self.touch(id);
         }
     }
 
     /// Spreads the ends of quiet sessions over four quiet times, so that their clients do not all come back at once.
-    fn begin_drain_of(&mut self, id: SessionId, quiet: Duration) {
+    fn begin_drain_of(&mut self, id: SessionId, quiet: Duration, reason: CloseReason) {
         // xorshift64 (Marsaglia, 2003): spread is all that is asked of it.
         self.jitter ^= self.jitter << 13;
         self.jitter ^= self.jitter >> 7;
@@ -167,7 +221,7 @@ impl<D: Driver> Shard<D> {
         let jitter = quiet.mul_f64((self.jitter >> 11) as f64 / (1_u64 << 53) as f64 * 3.0);
         let now = self.now;
         if let Some(entry) = self.table.entry(id) {
-            entry.session.begin_drain(quiet + jitter, now);
+            entry.session.begin_drain(quiet + jitter, reason, now);
         }
     }
 

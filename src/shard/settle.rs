@@ -1,8 +1,8 @@
 //! The end of a turn for one session: what it asks for is carried out, what it wants received is armed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::backends::Rotation;
 use super::socket::{Receive, Socket};
 use super::token::{self, Purpose, SessionId};
 use super::{Shard, group};
@@ -78,25 +78,24 @@ impl<D: Driver> Shard<D> {
     /// Starts an attempt at the next server; when there is none left, the session tells its client.
     fn dial(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        let rotation = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let Some(server) = rotation.choose(entry.server, entry.attempts) else {
-            let last = entry.detail.take().unwrap_or_default();
-            let why = unreachable_text(rotation, &last);
+        let upstream = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let Some((target, place)) = upstream.take_place(&entry.tried) else {
+            let why = upstream.unreachable_text(entry.detail.take().as_deref());
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
             entry.session.handle_unreachable(&why, turn);
             entry.detail = Some(why.into());
             return;
         };
-        entry.server = Some(server);
-        entry.attempts += 1;
+        entry.target = Some(target);
+        entry.place = Some(place);
+        entry.dismissed = false;
         self.connect(id);
     }
 
     /// Connects to the server that was chosen.
     fn connect(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let Some(address) = entry.server.map(|server| &rotation.server(server).address) else { return };
+        let Some(address) = entry.target.as_ref().map(|target| &target.member.address) else { return };
         match self.driver.open_socket(address, &self.options.socket) {
             Ok(socket) => {
                 entry.backend = Some(Socket::new(socket));
@@ -120,12 +119,15 @@ impl<D: Driver> Shard<D> {
             self.timers.set(again_at, id);
             return;
         }
-        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let why = match errno {
-            Errno(libc::ECANCELED) => "no answer within the connect timeout".to_owned(),
-            errno => errno.to_string(),
-        };
-        entry.detail = entry.server.map(|server| format!("{}: {why}", rotation.server(server).address).into());
+        if let Some(target) = &entry.target {
+            let why = match errno {
+                _ if entry.dismissed => target.member.standing_in_words(),
+                Errno(libc::ECANCELED) => "no answer within the connect timeout".to_owned(),
+                errno => errno.to_string(),
+            };
+            entry.detail = Some(format!("{}: {why}", target.member.address).into());
+        }
+        entry.leave_server();
         entry.session.redial();
         self.touch(id);
     }
@@ -153,16 +155,13 @@ impl<D: Driver> Shard<D> {
     fn hang_up(&mut self, id: SessionId, end: HandshakeEnd) {
         let Some(entry) = self.table.entry(id) else { return };
         entry.hanging_up = true;
-        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let server = entry.server.map(|server| rotation.server(server));
-        let name = server.and_then(|server| server.connector.as_ref()?.server_name());
+        let target = entry.target.as_ref();
+        let name = target.and_then(|target| target.connector.as_ref()?.server_name());
         let than = match (end, name) {
             (HandshakeEnd::Failed(Failure::ServerNameMismatch), Some(name)) => format!(" than {name}"),
-            (HandshakeEnd::Failed(_) | HandshakeEnd::Closed | HandshakeEnd::Lost(_) | HandshakeEnd::Timeout, _) => {
-                String::new()
-            }
+            (_, _) => String::new(),
         };
-        entry.detail = server.map(|server| format!("{}: TLS: {end}{than}", server.address).into());
+        entry.detail = target.map(|target| format!("{}: TLS: {end}{than}", target.member.address).into());
         if let Some(socket) = &mut entry.backend {
             cancel_all(&mut self.driver, socket);
         }
@@ -180,8 +179,9 @@ impl<D: Driver> Shard<D> {
         }
         self.drop_handshake(id, Side::Backend);
         let Some(entry) = self.table.entry(id) else { return };
-        let rotation = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let why = unreachable_text(rotation, entry.detail.as_deref().unwrap_or_default());
+        entry.leave_server();
+        let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let why = upstream.unreachable_text(entry.detail.as_deref());
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         entry.session.handle_hung_up(&why, turn);
     }
@@ -220,7 +220,7 @@ impl<D: Driver> Shard<D> {
             client: entry.client_address,
             listener: entry.listener,
             shard: self.options.id,
-            server: entry.server,
+            server: entry.target.map(|target| Arc::clone(&target.member)),
             server_local_port: entry.server_local_port,
             tls: entry.session.tls_summary(Side::Client),
             server_tls: entry.session.tls_summary(Side::Backend),
@@ -297,11 +297,6 @@ impl<D: Driver> Shard<D> {
         }
         self.links.pending.publish(id.slot, pending);
     }
-}
-
-/// What a client and the log are told about a backend of which no server could be reached.
-fn unreachable_text(rotation: &Rotation, last: &str) -> String {
-    format!("backend '{}': {last}", rotation.name())
 }
 
 /// Cancels what is in flight on a socket.

@@ -4,13 +4,17 @@
 //! use, so a late completion can never reach another session.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use slab::Slab;
 
+use super::backends::Target;
 use super::handshakes::Handshake;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::io::OpId;
+use crate::roster::{Member, Place};
 use crate::session::{Session, Side};
 use crate::time::Time;
 
@@ -28,9 +32,14 @@ pub(super) struct Entry {
     pub(super) connect: Option<OpId>,
     /// The connection to the server is to be closed when nothing of it is in flight any more.
     pub(super) hanging_up: bool,
-    /// The server dialled last, and how many have been tried.
-    pub(super) server: Option<u16>,
-    pub(super) attempts: u16,
+    /// The server dialled last.
+    pub(super) target: Option<Rc<Target>>,
+    /// Its place there, from the dial to the end of the connection.
+    pub(super) place: Option<Place>,
+    /// The servers that could not be reached for it.
+    pub(super) tried: Vec<Arc<Member>>,
+    /// The server that is being dialled is not to be used any more.
+    pub(super) dismissed: bool,
     /// When a server whose queue of connections was full is tried again.
     pub(super) dial_again_at: Option<Time>,
     pub(super) server_local_port: Option<u16>,
@@ -63,6 +72,12 @@ impl Entry {
             Side::Client => &mut self.handshake,
             Side::Backend => &mut self.backend_handshake,
         }
+    }
+
+    /// Gives the place at the server back: it could not be reached, and is not tried again.
+    pub(super) fn leave_server(&mut self) {
+        self.dismissed = false;
+        self.tried.extend(self.place.take().map(|place| Arc::clone(place.member())));
     }
 
     /// Whether an operation's final completion is still to come.

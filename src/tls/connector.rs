@@ -78,6 +78,15 @@ impl Connector {
         Ok(Self { config: Arc::new(config), name })
     }
 
+    /// Makes the connections of the same shard to another server, which is asked for `name`. The key is not parsed again,
+    /// and what either server gives for the next connections stays apart.
+    #[must_use]
+    pub fn towards(&self, name: Option<ServerName>) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = Resumption::store(Arc::new(Sessions::default()));
+        Self { config: Arc::new(config), name }
+    }
+
     /// A connection whose hello is ready to be sent.
     #[must_use]
     pub fn engine(&self) -> Engine {

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use ringwall::io::Errno;
+use ringwall::session::close::CloseReason;
 use ringwall::session::coalescer::Threshold;
 use ringwall::session::{Options, Refusal, Session, Side};
 
@@ -110,7 +111,7 @@ fn play(world: &mut World, said: &mut Said, event: u8, size: usize) {
         13 if world.dials > 0 => world.turn(|session, turn| session.handle_unreachable("nobody is there", turn)),
         14 => {
             let now = world.now;
-            world.turn(|session, _| session.begin_drain(Duration::from_millis(size as u64), now));
+            world.turn(|session, _| session.begin_drain(Duration::from_millis(size as u64), CloseReason::Drained, now));
         }
         15 if side == Side::Backend && !said.backend_is_over && world.server.is_some() => {
             said.backend_is_silent = true;

@@ -389,7 +389,7 @@ fn a_drain_closes_what_is_owed_nothing_and_waits_for_what_is() {
     let mut world = World::connected(&Credentials::new(), options());
     world.client_says(b"GET a\r\n");
     let now = world.now;
-    world.turn(|session, _| session.begin_drain(quiet, now));
+    world.turn(|session, _| session.begin_drain(quiet, CloseReason::Drained, now));
     world.wait(Duration::from_secs(20));
     assert!(!world.fin_to_client, "the reply is still owed");
     world.receive(Side::Backend, b"$1\r\n1\r\n");

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ringwall::io::Address;
+use ringwall::roster::Standing;
 use ringwall::session::{self, coalescer::Threshold};
+use ringwall::shard::Dismissal;
 
 use crate::script::{ClientScript, Language, millis};
 use crate::simulation::{Rng, Settings};
@@ -32,6 +34,12 @@ pub(crate) enum Mishap {
     CutBackend,
     /// The shards are given new credentials.
     Renew,
+    /// A server is said to stand so from now on.
+    Standing(usize, Standing),
+    /// No session is to stay at a server.
+    Dismiss(usize, Dismissal),
+    /// A backend has only these of its servers from now on, as bits by their order in it.
+    Roster(usize, u64),
     /// The process is told to end in good order.
     Drain(Duration),
     /// The process is told to end at once.
@@ -184,6 +192,7 @@ impl Plan {
             }
         }
         let mut mishaps = mishaps(rng, servers.len());
+        mishaps.extend(changes_of_servers(&mut Rng::new(seed ^ 0x0005_e7e5), &backends));
         mishaps.extend(end(rng));
         mishaps.sort_by_key(|&(at, _)| at);
         Self {
@@ -273,6 +282,36 @@ fn mishaps(rng: &mut Rng, servers: usize) -> Vec<(Duration, Mishap)> {
         }
     }
     mishaps
+}
+
+/// What the control plane comes to think of servers, and does about it.
+fn changes_of_servers(rng: &mut Rng, backends: &[Vec<usize>]) -> Vec<(Duration, Mishap)> {
+    let mut changes = Vec::new();
+    if rng.chance(600) {
+        return changes;
+    }
+    for _ in 0..rng.size(8) {
+        let at = Duration::from_micros(rng.below(4_000_000));
+        let backend = rng.index(backends.len());
+        let server = backends[backend][rng.index(backends[backend].len())];
+        match rng.below(4) {
+            0 => changes.push((at, Mishap::Roster(backend, rng.below(4)))),
+            1 => changes.push((at, Mishap::Standing(server, Standing::Up))),
+            _ => {
+                let quiet = Duration::from_millis(rng.below(200));
+                let (standing, dismissal) = [
+                    (Standing::Down, Dismissal::Down),
+                    (Standing::WrongRole, Dismissal::Demoted),
+                    (Standing::Drained, Dismissal::Drained { quiet }),
+                ][rng.index(3)];
+                changes.push((at, Mishap::Standing(server, standing)));
+                if rng.chance(700) {
+                    changes.push((at, Mishap::Dismiss(server, dismissal)));
+                }
+            }
+        }
+    }
+    changes
 }
 
 /// Every run ends; some in the middle of everything, and some of those that drain are told again, to stop at once.

@@ -5,9 +5,10 @@ use std::sync::{Arc, LazyLock, mpsc};
 
 use ringwall::dispatcher::{self, Dispatcher, REFUSALS_MAX};
 use ringwall::events::events;
-use ringwall::io::{Driver as _, SocketOptions};
+use ringwall::io::{Address, Driver as _, SocketOptions};
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
+use ringwall::roster::{Member, Roster, Server};
 use ringwall::shard::links::{BusyMeter, Links};
 use ringwall::shard::{self, Renewal, Shard};
 use ringwall::tls::{
@@ -71,6 +72,10 @@ pub(crate) struct Process {
     pub(crate) dispatcher: Thread<Dispatcher<SimDriver>>,
     /// What each shard publishes of its load.
     pub(crate) loads: Vec<Arc<LoadCell>>,
+    /// The servers of each backend.
+    rosters: Vec<Roster>,
+    /// All that there have ever been.
+    pub(crate) members: Vec<Arc<Member>>,
     /// Descriptors that are open as long as the process lives.
     pub(crate) sockets_of_its_own: usize,
 }
@@ -83,6 +88,8 @@ impl Process {
         let dispatcher_doorbell = Doorbell::new();
         let dispatcher_driver = sim.driver();
         let dispatcher_id = dispatcher_driver.id();
+        let rosters: Vec<Roster> =
+            plan.backends.iter().map(|numbers| servers(plan, numbers.iter().copied()).collect()).collect();
         let (mut shards, mut ports, mut receivers, mut loads) = (vec![], vec![], vec![], vec![]);
         for id in 0..plan.shards {
             let (sender, receiver) = event_ring();
@@ -102,12 +109,12 @@ impl Process {
             };
             let driver = sim.driver();
             let (driver_id, ring) = (driver.id(), driver.ring_handle());
-            shards.push(Thread { body: Some(shard(plan, id, driver, links)), driver: driver_id });
+            shards.push(Thread { body: Some(shard(plan, id, &rosters, driver, links)), driver: driver_id });
             ports.push(dispatcher::Port { mailbox: mailbox_sender, ring, load, pending: reader });
         }
         let (sender, receiver) = event_ring();
         receivers.push(receiver);
-        let (commands, command_receiver) = mailbox(8);
+        let (commands, command_receiver) = mailbox(64);
         let (near, far) = sim.pair();
         let links =
             dispatcher::Links { commands: command_receiver, wake: near, doorbell: dispatcher_doorbell, events: sender };
@@ -123,10 +130,37 @@ impl Process {
             shards,
             dispatcher: Thread { body: Some(dispatcher), driver: dispatcher_id },
             loads,
+            members: rosters.iter().flat_map(|roster| roster.iter().cloned()).collect(),
+            rosters,
             sockets_of_its_own: 1,
         };
         (process, Control::new(sim.clone(), receivers, doorbell, wake, commands, far))
     }
+
+    /// The members that stand for the server at `address`.
+    pub(crate) fn members_at(&self, address: &Address) -> impl Iterator<Item = &Arc<Member>> {
+        self.members.iter().filter(move |member| member.address == *address)
+    }
+
+    /// Gives a backend those of its servers that `which` has bits for, by their order; what its shards must be told.
+    pub(crate) fn exchange_roster(&mut self, plan: &Plan, backend: usize, which: u64) -> Roster {
+        let stay = plan.backends[backend].iter().enumerate().filter(|(bit, _)| which & 1 << bit != 0);
+        let roster = self.rosters[backend].with(servers(plan, stay.map(|(_, &number)| number)));
+        let new = roster.iter().filter(|member| !self.members.iter().any(|known| Arc::ptr_eq(known, member)));
+        let new: Vec<_> = new.cloned().collect();
+        self.members.extend(new);
+        self.rosters[backend] = roster.clone();
+        roster
+    }
+}
+
+/// The servers of these numbers, as a configuration has them.
+fn servers(plan: &Plan, numbers: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Server> {
+    let server_name = ServerName::parse("ringwall.test");
+    numbers.into_iter().map(move |number| {
+        let address = plan.servers[number].clone();
+        Server { server_name: server_name.clone(), ..Server::at(address) }
+    })
 }
 
 /// One for each listener; none where it is plain.
@@ -151,7 +185,7 @@ fn slots(plan: &Plan) -> u32 {
     u32::try_from(plan.connections_max + REFUSALS_MAX).expect("few connections")
 }
 
-fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriver> {
+fn shard(plan: &Plan, id: u16, rosters: &[Roster], driver: SimDriver, links: Links) -> Shard<SimDriver> {
     let options = shard::Options {
         id,
         slots_max: slots(plan) as usize,
@@ -167,15 +201,14 @@ fn shard(plan: &Plan, id: u16, driver: SimDriver, links: Links) -> Shard<SimDriv
         backend: u16::try_from(listener.backend).expect("few backends"),
         session: Rc::clone(&session),
     });
-    let connector = |&server: &usize| {
+    let backends = (0..plan.backends.len()).map(|number| {
         let options = tls::Options { record_limit: plan.record_limit, ..tls::Options::default() };
-        let name = ServerName::parse("ringwall.test");
-        let connector = || Connector::new(&CREDENTIALS.servers, &options, name).unwrap();
-        shard::Server { address: plan.servers[server].clone(), connector: plan.speaks_tls(server).then(connector) }
-    };
-    let backends = (0..).zip(&plan.backends).map(|(number, servers): (usize, _)| shard::Backend {
-        name: format!("backend {number}"),
-        servers: servers.iter().map(connector).collect(),
+        let connector = || Connector::new(&CREDENTIALS.servers, &options, None).unwrap();
+        shard::Backend {
+            name: format!("backend {number}").into(),
+            roster: rosters[number].clone(),
+            connector: plan.backends_tls[number].then(connector),
+        }
     });
     Shard::new(options, driver, links, listeners.collect(), backends.collect())
 }

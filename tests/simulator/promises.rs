@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ringwall::dispatcher::REFUSALS_MAX;
 use ringwall::pool::LARGE_BYTES;
-use ringwall::shard::Shard;
+use ringwall::roster::Standing;
+use ringwall::shard::{Dismissal, Shard};
 use ringwall::time::Time;
 
 use crate::backend::Backend;
@@ -98,6 +99,8 @@ impl Run {
             // A timeout may have come before a peer's end, and nobody else can tell.
             let times_out = self.jumped > Duration::ZERO || self.plan.session.idle_timeout.is_some();
             let late = times_out && (client.has_ended() || backend.left.is_some());
+            // What comes behind the order to let no session stay is dropped.
+            let late = late || self.was_dismissed(client, |_| true);
             if !late && !self.has_record(client) && !ended_by_the_proxy(client, backend) {
                 check_what_is_owed_to_the_backend(client, backend);
                 if !self.may_use_up_its_keys(client) {
@@ -117,8 +120,25 @@ impl Run {
         let mishaps = || self.plan.mishaps.iter().map(|&(_, mishap)| mishap);
         let hides =
             |server| mishaps().any(|m| matches!(m, Mishap::Answers(s, a) if s == server && a != Answer::Accept));
+        let backend = self.plan.listeners[client.script.listener].backend;
+        let servers = &self.plan.backends[backend];
+        servers.iter().all(|&server| hides(server) || self.may_be_unwanted(backend, server))
+            || mishaps().any(|m| matches!(m, Mishap::FilesLeft(_)))
+    }
+
+    /// Whether the control plane has had, or will have, no session go to a server.
+    fn may_be_unwanted(&self, backend: usize, server: usize) -> bool {
+        self.plan.mishaps.iter().any(|&(_, mishap)| {
+            matches!(mishap, Mishap::Roster(of, _) if of == backend)
+                || matches!(mishap, Mishap::Standing(of, standing) if of == server && standing != Standing::Up)
+        })
+    }
+
+    /// Whether the control plane has let no session stay at a server of the client's backend, in this way.
+    pub(crate) fn was_dismissed(&self, client: &Client, how: fn(Dismissal) -> bool) -> bool {
         let servers = &self.plan.backends[self.plan.listeners[client.script.listener].backend];
-        servers.iter().all(|&server| hides(server)) || mishaps().any(|m| matches!(m, Mishap::FilesLeft(_)))
+        let mut mishaps = self.plan.mishaps.iter().map(|&(_, mishap)| mishap);
+        mishaps.any(|mishap| matches!(mishap, Mishap::Dismiss(of, d) if servers.contains(&of) && how(d)))
     }
 
     /// Whether the log says how the client's session ended. Without room in the log there is no telling.
@@ -162,7 +182,16 @@ impl Run {
 
     /// Whether somebody may rightly wait for a server.
     fn servers_misbehave(&self) -> bool {
-        self.plan.mishaps.iter().any(|(_, mishap)| matches!(mishap, Mishap::Answers(..) | Mishap::FilesLeft(_)))
+        self.plan.mishaps.iter().any(|(_, mishap)| {
+            matches!(
+                mishap,
+                Mishap::Answers(..)
+                    | Mishap::FilesLeft(_)
+                    | Mishap::Standing(..)
+                    | Mishap::Roster(..)
+                    | Mishap::Dismiss(..)
+            )
+        })
     }
 
     /// A client that has connected is accepted, shakes hands, and reaches a server or is told why not.

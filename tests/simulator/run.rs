@@ -189,6 +189,21 @@ impl Run {
                 let renewals = renewals(&self.plan, self.process.shards.len());
                 self.control.command(Command::Renew(renewals));
             }
+            Mishap::Standing(server, standing) => {
+                self.process
+                    .members_at(&self.plan.servers[server])
+                    .for_each(|member| member.set_standing(standing, "said so"));
+            }
+            Mishap::Dismiss(server, dismissal) => {
+                for member in self.process.members_at(&self.plan.servers[server]).cloned().collect::<Vec<_>>() {
+                    self.control.command(Command::Dismiss { member, dismissal });
+                }
+            }
+            Mishap::Roster(backend, which) => {
+                let roster = self.process.exchange_roster(&self.plan, backend, which);
+                let backend = u16::try_from(backend).expect("few backends");
+                self.control.command(Command::Roster { backend, roster });
+            }
             Mishap::Drain(timeout) => {
                 self.drained.get_or_insert((now, timeout));
                 self.control.command(Command::Drain { timeout });

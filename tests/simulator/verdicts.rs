@@ -1,6 +1,7 @@
 //! What must be true when a run is over: every session's end is told once and truly, and everything is home.
 
 use ringwall::events::CloseRecord;
+use ringwall::shard::Dismissal;
 
 use crate::backend::Backend;
 use crate::client::Client;
@@ -13,6 +14,8 @@ impl Run {
             assert!(backend.heard.bytes <= client.said(), "what was never said is heard");
             assert!(client.heard.bytes <= backend.said, "what was never said is heard");
         }
+        let connections: u32 = self.process.members.iter().map(|member| member.connections()).sum();
+        assert_eq!(connections, 0, "connections to servers are counted that are not there");
         if self.stopped {
             return;
         }
@@ -129,6 +132,9 @@ impl Story<'_> {
                     && client.has_been_told("-ERR ringwall cannot reach the server")
             }
             "too_many_connections" => !run.plan.calm && client.has_been_told("-ERR max number of clients reached\r\n"),
+            "server_demoted" => run.was_dismissed(client, |how| how == Dismissal::Demoted),
+            "server_down" => run.was_dismissed(client, |how| how == Dismissal::Down),
+            "server_drained" => run.was_dismissed(client, |how| matches!(how, Dismissal::Drained { .. })),
             "idle_timeout" => session.idle_timeout.is_some_and(|timeout| record.duration >= timeout),
             "half_close_timeout" => record.duration >= session.half_close_timeout,
             "drained" => run.drained.is_some() && record.duration >= std::time::Duration::from_millis(100),

@@ -1,0 +1,308 @@
+//! A backend's servers as all threads see them.
+//!
+//! A [`Member`] is one server: what the configuration says of it, and two cells. Its standing is written by the control
+//! plane alone and read by shards when they place a session; its connections are counted by the shards, once when a
+//! session takes a [`Place`] and once when it gives it back, never per request. A [`Roster`] is a snapshot of all members
+//! of one backend: who joins or leaves makes a new one, and each shard exchanges its own.
+//!
+//! Invariants:
+//! - A member that has left its roster lives on in its sessions, so its name is right to the end.
+//! - A member never has more places taken than it may, whatever the shards do at the same moment.
+//! - Each place that was taken is given back exactly once: when it is dropped.
+//!
+//! Read the tests below first.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::io::Address;
+use crate::tls::ServerName;
+
+/// What is said of a server before anybody has asked it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// As the configuration names or writes it. The addresses of one host name share it.
+    pub name: Box<str>,
+    /// Where it is; what tells the members of one backend apart.
+    pub address: Address,
+    /// The name that it is asked for in TLS, where there is one.
+    pub server_name: Option<ServerName>,
+    /// Its share of the sessions, in proportion to the weights of the others: 1 to 256.
+    pub weight: u16,
+    /// Whether it gets sessions only when no server that is not a backup can be used.
+    pub backup: bool,
+    /// Connections to it beyond which sessions wait, from all shards together.
+    pub connections_max: Option<u32>,
+}
+
+impl Server {
+    /// The weight of a server of which nothing is said.
+    pub const WEIGHT: u16 = 1;
+
+    /// A server of which nothing is said but where it is.
+    #[must_use]
+    pub fn at(address: Address) -> Self {
+        Self {
+            name: address.to_string().into(),
+            address,
+            server_name: None,
+            weight: Self::WEIGHT,
+            backup: false,
+            connections_max: None,
+        }
+    }
+}
+
+/// Whether a server gets new sessions. The sessions that it has are not touched by a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// It does. Where nobody checks, every server is up.
+    Up,
+    /// It does not: it does not answer as it should.
+    Down,
+    /// It does not: it answers, and is not what the backend is for, such as a replica where a primary is wanted.
+    WrongRole,
+    /// It does not: an operator has said so.
+    Drained,
+    /// It does not: its host name does not lead to it any more.
+    Gone,
+}
+
+impl Standing {
+    const ALL: [Self; 5] = [Self::Up, Self::Down, Self::WrongRole, Self::Drained, Self::Gone];
+
+    /// The standing's name in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::WrongRole => "wrong_role",
+            Self::Drained => "drained",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::WrongRole => "has another role",
+            Self::Drained => "drained",
+            Self::Gone => "gone",
+        })
+    }
+}
+
+/// Two cache lines: neighbouring lines are fetched together, so less would still be shared between cores.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// One server of a backend.
+#[derive(Debug)]
+pub struct Member {
+    server: Server,
+    standing: AtomicU8,
+    /// Why it stands so: one line without secrets, for people.
+    why: Mutex<Box<str>>,
+    /// Written by every shard, so it must not lie beside what they all read.
+    connections: Apart<AtomicU32>,
+}
+
+impl Deref for Member {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl From<Server> for Member {
+    /// A member that is up and has no connections.
+    fn from(server: Server) -> Self {
+        Self {
+            server,
+            standing: AtomicU8::new(Standing::Up as u8),
+            why: Mutex::default(),
+            connections: Apart::default(),
+        }
+    }
+}
+
+impl Member {
+    /// Whether it gets new sessions.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing::ALL[usize::from(self.standing.load(Ordering::Relaxed))]
+    }
+
+    /// Says whether it gets new sessions, and `why`, in one line without secrets. For the control plane alone.
+    pub fn set_standing(&self, standing: Standing, why: &str) {
+        // The reason first: who sees the standing and finds the reason of the one before is told nothing wrong for long.
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+        self.standing.store(standing as u8, Ordering::Relaxed);
+    }
+
+    /// Its standing in words, with the reason where one was given. Never waits: while the reason is being written, it
+    /// is left out.
+    #[must_use]
+    pub fn standing_in_words(&self) -> String {
+        let standing = self.standing();
+        match self.why.try_lock() {
+            Ok(why) if !why.is_empty() => format!("{standing}: {why}"),
+            Ok(_) | Err(_) => standing.to_string(),
+        }
+    }
+
+    /// Connections to it that are open or being opened, from all shards.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether a place can be taken, unless another shard is faster.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.connections_max.is_none_or(|max| self.connections() < max)
+    }
+}
+
+/// A session's place at a server, counted until it is dropped.
+#[derive(Debug)]
+pub struct Place(Arc<Member>);
+
+impl Place {
+    /// Takes a place; `None` when the server has as many connections as it may.
+    #[must_use]
+    pub fn take(member: &Arc<Member>) -> Option<Self> {
+        let max = member.connections_max.unwrap_or(u32::MAX);
+        let one_more = |connections: u32| (connections < max).then(|| connections + 1);
+        let cell = &member.connections.0;
+        let taken = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.is_ok().then(|| Self(Arc::clone(member)))
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn member(&self) -> &Arc<Member> {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A backend's members at one time, in the order of the configuration. Clones are the same snapshot.
+#[derive(Clone, Debug)]
+pub struct Roster(Arc<[Arc<Member>]>);
+
+impl Deref for Roster {
+    type Target = [Arc<Member>];
+
+    fn deref(&self) -> &[Arc<Member>] {
+        &self.0
+    }
+}
+
+impl From<Vec<Arc<Member>>> for Roster {
+    fn from(members: Vec<Arc<Member>>) -> Self {
+        Self(members.into())
+    }
+}
+
+impl FromIterator<Server> for Roster {
+    /// New members, all of them up.
+    fn from_iter<I: IntoIterator<Item = Server>>(servers: I) -> Self {
+        Self(servers.into_iter().map(|server| Arc::new(Member::from(server))).collect())
+    }
+}
+
+impl Roster {
+    /// A snapshot of `servers` that keeps the members which are there already, with their standings and connections.
+    /// One whose server is described otherwise is another member.
+    #[must_use]
+    pub fn with(&self, servers: impl IntoIterator<Item = Server>) -> Self {
+        let mut kept: Vec<Option<&Arc<Member>>> = self.iter().map(Some).collect();
+        let members = servers.into_iter().map(|server| {
+            let same = kept.iter_mut().find(|member| member.is_some_and(|member| member.server == server));
+            same.and_then(Option::take).map_or_else(|| Arc::new(Member::from(server)), Arc::clone)
+        });
+        members.collect::<Vec<_>>().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(port: u16) -> Server {
+        Server::at(Address::Tcp(([127, 0, 0, 1], port).into()))
+    }
+
+    #[test]
+    fn a_member_has_as_many_places_as_it_may_and_each_comes_back() {
+        let member = Arc::new(Member::from(Server { connections_max: Some(2), ..server(1) }));
+        let (first, second) = (Place::take(&member), Place::take(&member));
+        assert!(first.is_some() && second.is_some() && Place::take(&member).is_none());
+        assert_eq!((member.connections(), member.has_room()), (2, false));
+        drop(first);
+        assert_eq!((member.connections(), member.has_room()), (1, true));
+        assert!(Place::take(&member).is_some());
+        drop(second);
+        assert_eq!(member.connections(), 0);
+    }
+
+    #[test]
+    fn threads_together_take_no_more_places_than_there_are() {
+        let member = Arc::new(Member::from(Server { connections_max: Some(100), ..server(1) }));
+        let taken: usize = std::thread::scope(|scope| {
+            let threads = [0; 4].map(|_| {
+                let take = || (0..50).filter_map(|_| Place::take(&member)).map(std::mem::forget).count();
+                scope.spawn(take)
+            });
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!((taken, member.connections()), (100, 100));
+    }
+
+    #[test]
+    fn a_standing_is_told_with_its_reason() {
+        let member = Member::from(server(1));
+        assert_eq!((member.standing(), member.standing_in_words()), (Standing::Up, "up".to_owned()));
+        member.set_standing(Standing::Down, "no answer within 1s");
+        assert_eq!((member.standing(), &*member.standing_in_words()), (Standing::Down, "down: no answer within 1s"));
+        member.set_standing(Standing::Drained, "");
+        assert_eq!((member.standing(), &*member.standing_in_words()), (Standing::Drained, "drained"));
+        for standing in Standing::ALL {
+            member.set_standing(standing, "");
+            assert_eq!(member.standing(), standing);
+        }
+    }
+
+    #[test]
+    fn a_new_snapshot_keeps_the_members_that_stay() {
+        let before: Roster = [server(1), server(2), server(3)].into_iter().collect();
+        before[2].set_standing(Standing::Drained, "");
+        let after = before.with([server(3), server(4), Server { weight: 7, ..server(1) }]);
+        let kept = |new: usize, old: usize| Arc::ptr_eq(&after[new], &before[old]);
+        assert!(kept(0, 2) && !kept(1, 1) && !kept(2, 0));
+        assert_eq!((after.len(), after[0].standing(), after[2].weight), (3, Standing::Drained, 7));
+    }
+
+    #[test]
+    fn servers_that_are_listed_twice_are_two_members_before_and_after() {
+        let before: Roster = [server(1), server(1)].into_iter().collect();
+        let after = before.with([server(1), server(1)]);
+        assert!(Arc::ptr_eq(&after[0], &before[0]) && Arc::ptr_eq(&after[1], &before[1]));
+        assert!(!Arc::ptr_eq(&after[0], &after[1]));
+    }
+}
