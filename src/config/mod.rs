@@ -12,6 +12,7 @@ mod backend_tls;
 mod cert_dir;
 mod changes;
 mod client_auth;
+mod credential;
 mod duration;
 mod error;
 mod limits;

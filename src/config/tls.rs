@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::cert_dir;
 use super::client_auth::read_client_auth;
+use super::credential;
 use super::error::{ConfigError, Source};
 use super::policy::read_listener_policy;
 use super::raw::{RawListener, RawTls, Value};
@@ -99,7 +100,7 @@ pub(super) fn read_tls(listener: &Section<'_>, entry: &Spanned<RawListener>) -> 
     Ok(Some(Tls { certificates, cert_dir, policy, client_auth, ticket_secret }))
 }
 
-/// A path, which is relative to the folder of the configuration file.
+/// A path, which is relative to the folder of the configuration file, or the name of a credential.
 pub(super) fn read_path(
     section: &Section<'_>,
     key: &str,
@@ -120,6 +121,9 @@ pub(super) fn path_in(
 ) -> Result<PathBuf, ConfigError> {
     if path.is_empty() || path.contains('\0') {
         return Err(section.error(key, value, &format!("is not a path; {what}")));
+    }
+    if let Some(credential) = credential::path(path) {
+        return credential.map_err(|problem| section.error(key, value, &problem));
     }
     let folder = section.source.file().parent().unwrap_or(Path::new(""));
     Ok(folder.join(path))
