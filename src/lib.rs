@@ -42,6 +42,7 @@
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
 //! | 2 | [`load`] | how much a shard has to do, as it publishes it |
 //! | 2 | [`roster`] | a backend's servers as all threads see them: standing, connections |
+//! | 2 | [`pulse`] | whether the threads of the data plane make progress |
 //! | 2 | [`events`] | what the data plane tells the control plane |
 //! | 2 | [`session::coalescer`], [`session::queue`] | which small writes leave together; the bytes one side has still to send |
 //! | 3 | [`session`] | one client and its server, as a state machine without io |
@@ -130,10 +131,11 @@ pub mod networks;
 pub mod pool;
 #[cfg(all(feature = "pthread-emulation", not(feature = "loom")))]
 pub mod pthread;
+pub mod pulse;
 pub mod roster;
 pub mod rwlock;
-pub mod secret;
 pub mod secrecy;
+pub mod secret;
 pub mod server;
 pub mod session;
 pub mod shard;

@@ -86,6 +86,7 @@ fn run(file: &ConfigFile) -> Result<(), Failure> {
     let ending = server::run(&config, keyring, &logging, notifier).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
         StartError::Bind { .. }
+        | StartError::Inherited(_)
         | StartError::Tls { .. }
         | StartError::KeyLog { .. }
         | StartError::Thread { .. }

@@ -8,6 +8,7 @@ mod commands;
 mod listener_tls;
 mod plans;
 mod reload;
+mod sockets;
 
 use std::fmt;
 use std::io;
@@ -30,7 +31,7 @@ pub use self::reload::Reloader;
 use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
 use crate::config::{Coalesce, Config, Keyring, TlsFiles};
-use crate::control::{self, Ending, Logging, Notifier, Orders, Plane, Reload, Rosters};
+use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
@@ -38,6 +39,7 @@ use crate::io::{Confinement, Driver, Fd, RingHandle, SocketOptions, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::metrics::Tally;
+use crate::pulse::Pulse;
 use crate::roster::Roster;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
@@ -78,6 +80,8 @@ pub enum StartError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// A socket that the service manager hands over cannot be used: why, and what to do.
+    Inherited(String),
     /// TLS cannot be set up with the certificate and key of a listener or a backend.
     Tls {
         /// Which it is, with its name.
@@ -118,6 +122,7 @@ impl fmt::Display for StartError {
                     Some(_) | None => Ok(()),
                 }
             }
+            Self::Inherited(problem) => write!(f, "a socket that the service manager hands over: {problem}"),
             Self::Tls { of, error } => write!(f, "{of}: {error}"),
             Self::KeyLog { path, error } => write!(f, "log.key_log {}: cannot be opened: {error}", path.display()),
             Self::Thread { name, error } => {
@@ -152,7 +157,15 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
     if let Confinement::Refused(errno) = data_plane.confinement {
         warn!(target: "ringwall::server", %errno, "the kernel does not restrict the rings to the operations in use");
     }
-    let (drain, stop) = (data_plane.commands.clone(), data_plane.commands);
+    let (drain, stop, ask) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands);
+    let pulses = data_plane.pulses.clone();
+    let heartbeat = Heartbeat {
+        pulses: data_plane.pulses,
+        // Room for one is kept: the next is asked when all have answered.
+        ask: Box::new(move |number| {
+            drop(ask.send(Command::Ping(pulses.iter().map(|pulse| pulse.ping(number)).collect())));
+        }),
+    };
     let orders = Orders {
         // A dispatcher that takes no more commands is about to end.
         drain: Box::new(move |timeout| drop(drain.send(Command::Drain { timeout }))),
@@ -170,6 +183,7 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
         wake: data_plane.wake,
         orders,
         rosters: data_plane.rosters,
+        heartbeat,
         reload,
         ended: data_plane.ended,
     };
@@ -193,6 +207,8 @@ pub struct DataPlane {
     pub commands: Commands,
     /// The servers, and the way to have the shards follow a change.
     pub rosters: Arc<Rosters>,
+    /// Signs of life, as [`Command::Ping`] asks for them: of the shards in their order, then of the dispatcher.
+    pub pulses: Vec<Pulse>,
     /// What has other credentials used.
     pub reloader: Reloader,
     /// Sent once all threads have ended, or one has failed.
@@ -210,10 +226,7 @@ impl DataPlane {
         let rosters: Vec<Roster> =
             config.backends.iter().map(|backend| backend.servers.iter().cloned().collect()).collect();
         let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
-        let sockets = bind(config, &blueprint.socket)?;
-        let addresses = sockets.iter().map(|&socket| sys::local_address(socket));
-        let listening =
-            addresses.zip(&config.listeners).map(|(address, listener)| address.unwrap_or(listener.bind)).collect();
+        let (sockets, listening) = sockets::open(config, &blueprint.socket)?;
 
         let wake = sys::eventfd()?;
         let doorbell = Doorbell::new();
@@ -221,11 +234,14 @@ impl DataPlane {
         let (end_sender, ends) = mpsc::channel();
         let dispatcher_doorbell = Doorbell::new();
         let mut receivers = Vec::new();
-        let mut starting = Vec::new();
+        let (mut starting, mut pulses) = (Vec::new(), Vec::new());
         for (id, &core) in (0..).zip(&config.runtime.cores) {
             let (sender, receiver) = event_ring();
             receivers.push(receiver);
-            starting.push(Starting::shard(id, core, &blueprint, &dispatcher_doorbell, sender, &end_sender)?);
+            let pulse = Pulse::new(format!("shard-{id}"));
+            pulses.push(pulse.clone());
+            let ends = Ends { sender: end_sender.clone(), pulse };
+            starting.push(Starting::shard(id, core, &blueprint, &dispatcher_doorbell, sender, ends)?);
         }
         let shards = starting.len();
         let (ports, dispatcher_rings) = Starting::wait_for_all(starting)?;
@@ -247,31 +263,28 @@ impl DataPlane {
             rates: listener.rates,
         });
         let listeners = listeners.collect();
-        start_dispatcher(config, listeners, ports, links, dispatcher_rings, end_sender)?;
+        let pulse = Pulse::new("dispatcher");
+        pulses.push(pulse.clone());
+        start_dispatcher(config, listeners, ports, links, dispatcher_rings, Ends { sender: end_sender, pulse })?;
         let commands = Commands::new(commands, far);
         let ended = supervise(shards, ends, commands.clone())?;
         let reloader = Reloader::new(config, common, commands.clone());
         let names = config.backends.iter().map(|backend| backend.name.clone());
         let way = commands.clone();
         let rosters = Arc::new(Rosters::new(names.zip(rosters), move |command| way.send_in_turn(command)));
-        Ok(Self { rosters, listening, confinement, events: receivers, doorbell, wake, commands, reloader, ended })
+        Ok(Self {
+            listening,
+            confinement,
+            events: receivers,
+            doorbell,
+            wake,
+            commands,
+            rosters,
+            pulses,
+            reloader,
+            ended,
+        })
     }
-}
-
-/// Listening sockets, in the listeners' order.
-fn bind(config: &Config, options: &SocketOptions) -> Result<Vec<Fd>, StartError> {
-    let mut sockets: Vec<OwnedFd> = Vec::new();
-    for listener in &config.listeners {
-        let socket = sys::listen(listener.bind, config.limits.listen_backlog).map_err(|error| StartError::Bind {
-            listener: listener.name.clone(),
-            address: listener.bind,
-            error,
-        })?;
-        // Accepted sockets have the options of their listener.
-        sys::tune_socket(Fd(socket.as_raw_fd()), options);
-        sockets.push(socket);
-    }
-    Ok(sockets.into_iter().map(Fd::from).collect())
 }
 
 /// What every shard builds itself from. Read while the threads start, and not after.
@@ -359,7 +372,7 @@ impl Starting {
         blueprint: &Arc<Blueprint>,
         dispatcher_doorbell: &Doorbell,
         events: EventSender,
-        ends: &mpsc::Sender<End>,
+        ends: Ends,
     ) -> Result<Self, StartError> {
         let (order_sender, order_receiver) = mailbox(MAILBOX_ORDERS);
         let (publisher, reader) = pending_flags(blueprint.slots, PENDING_HINTS);
@@ -368,7 +381,7 @@ impl Starting {
         let (ready_sender, ready) = mpsc::channel();
         let (dispatcher, dispatcher_ring) = mpsc::channel();
         let (blueprint, dispatcher_doorbell) = (Arc::clone(blueprint), dispatcher_doorbell.clone());
-        spawn(format!("shard-{id}"), Some(core), ends.clone(), move || {
+        spawn(Some(core), ends, move || {
             let (driver, listeners, backends) = match shard_parts(&blueprint) {
                 Ok(parts) => parts,
                 Err(error) => {
@@ -442,12 +455,12 @@ fn start_dispatcher(
     ports: Vec<dispatcher::Port>,
     links: dispatcher::Links,
     rings: Vec<mpsc::Sender<RingHandle>>,
-    ends: mpsc::Sender<End>,
+    ends: Ends,
 ) -> Result<(), StartError> {
     let (ready_sender, ready) = mpsc::channel();
     let options =
         dispatcher::Options { connections_max: u64::from(config.limits.max_connections), seed: tls::random_seed() };
-    spawn("dispatcher".to_owned(), config.runtime.dispatcher_core, ends, move || {
+    spawn(config.runtime.dispatcher_core, ends, move || {
         let driver = match Uring::new(&DISPATCHER_RING) {
             Ok(driver) => driver,
             Err(error) => {
@@ -464,20 +477,24 @@ fn start_dispatcher(
     ready.recv().map_err(|_| StartError::System(io::Error::other("the dispatcher ended while it started")))?
 }
 
+/// How the end of a thread becomes known.
+struct Ends {
+    sender: mpsc::Sender<End>,
+    /// The thread has its name.
+    pulse: Pulse,
+}
+
 /// Starts a thread that reports its end, pinned to `core` when there is one.
-fn spawn(
-    name: String,
-    core: Option<usize>,
-    ends: mpsc::Sender<End>,
-    body: impl FnOnce() -> End + Send + 'static,
-) -> Result<(), StartError> {
+fn spawn(core: Option<usize>, ends: Ends, body: impl FnOnce() -> End + Send + 'static) -> Result<(), StartError> {
+    let name = ends.pulse.thread().to_owned();
     let thread = thread::Builder::new().name(name.clone()).spawn(move || {
         if let Some(id) = core {
             // Pinning is for speed: a sandbox that forbids it costs some, and nothing else.
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
         let end = panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(End::Panicked);
-        let _ = ends.send(end);
+        ends.pulse.end();
+        let _ = ends.sender.send(end);
     });
     thread.map(drop).map_err(|error| StartError::Thread { name, error })
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use ringwall::config::{Config, Machine, TlsFiles};
 use ringwall::control::{
-    Cause, Ending, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal, run_obeying,
+    Cause, Ending, Heartbeat, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal,
+    run_obeying,
 };
 use ringwall::events::{CloseRecord, Event, EventSender, events};
 use ringwall::io::{Address, Errno, Fd};
@@ -128,6 +129,7 @@ impl World {
                         stop: Box::new(move || stop.send(Order::Stop).expect("a test")),
                     },
                     rosters: Arc::new(Rosters::new([], Err)),
+                    heartbeat: Heartbeat { pulses: vec![], ask: Box::new(|_| {}) },
                     reload: Reload {
                         files,
                         run: Box::new(move |cause| {

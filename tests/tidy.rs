@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("mailbox", 20),
     ("load", 20),
     ("roster", 20),
+    ("pulse", 20),
     ("events", 21),
     ("session", 30),
     ("shard", 40),

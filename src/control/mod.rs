@@ -18,6 +18,7 @@ mod report;
 mod rosters;
 mod signals;
 mod watch;
+mod watchdog;
 
 use std::fmt;
 use std::io;
@@ -37,9 +38,11 @@ pub use self::reload::{Cause, Reload, Reloaded};
 pub use self::report::tells_reached;
 pub use self::rosters::{NotTaken, Rosters};
 pub use self::signals::Signal;
+pub use self::watchdog::Heartbeat;
 
 use self::inbox::Inbox;
 use self::reload::{Progress, ReloadCounts, Reloads};
+use self::watchdog::{Answer, Watchdog};
 use crate::config::{Config, show_duration, show_size};
 use crate::events::EventReceiver;
 use crate::files;
@@ -72,6 +75,8 @@ pub struct Plane<'a> {
     pub orders: Orders,
     /// The servers, and the way to have the shards follow a change.
     pub rosters: Arc<Rosters>,
+    /// How to know that the data plane is alive.
+    pub heartbeat: Heartbeat,
     /// How to have the data plane use what has changed in files.
     pub reload: Reload,
     /// Sent once all threads of the data plane have ended.
@@ -130,8 +135,11 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let signals = signals()?;
             let inbox = Inbox::new(channels, plane.doorbell.clone(), plane.wake.try_clone()?)?;
             let reloads = Reloads::start(reload)?;
+            let watchdog = Watchdog::new(plane.notifier.patience());
             plane.log_start();
-            Supervisor { plane: &plane, inbox, reloads, phase: Phase::Serving, dropped: 0 }.run(signals, ended).await
+            Supervisor { plane: &plane, inbox, reloads, watchdog, phase: Phase::Serving, dropped: 0 }
+                .run(signals, ended)
+                .await
         })
     });
     match supervised {
@@ -158,6 +166,7 @@ struct Supervisor<'p, 'a> {
     plane: &'p Plane<'a>,
     inbox: Inbox,
     reloads: Reloads,
+    watchdog: Watchdog,
     phase: Phase,
     /// Log records dropped and not yet told.
     dropped: u64,
@@ -188,6 +197,7 @@ impl Supervisor<'_, '_> {
                     failure: Some("the data plane has not ended in time".to_owned()),
                     ..Ending::default()
                 },
+                () = self.watchdog.due() => self.tell_alive(),
                 Some(progress) = self.reloads.progress() => self.tell_reload(progress),
                 ready = self.inbox.ready() => {
                     ready?;
@@ -250,6 +260,19 @@ impl Supervisor<'_, '_> {
                     });
                 }
             }
+        }
+    }
+
+    /// Tells the service manager that the program is alive, if it is.
+    fn tell_alive(&mut self) {
+        match self.watchdog.look(&self.plane.heartbeat) {
+            Answer::Alive => self.plane.notifier.alive(),
+            Answer::Silent(threads) => error!(
+                target: "ringwall::control",
+                %threads,
+                "threads make no progress: the service manager's watchdog is told nothing until they do"
+            ),
+            Answer::StillSilent => {}
         }
     }
 

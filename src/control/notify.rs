@@ -5,17 +5,21 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 use crate::time::Time;
 
 /// The environment variable by which a service manager says where it listens.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+/// Those by which it says within which time, in microseconds, it wants signs of life, and of which process.
+const PATIENCE_VARIABLES: (&str, &str) = ("WATCHDOG_USEC", "WATCHDOG_PID");
 
 /// The way to the service manager, if there is one. Telling never waits and never fails: a manager that does not
 /// listen is none.
 #[derive(Debug, Default)]
 pub struct Notifier {
     socket: Option<UnixDatagram>,
+    patience: Option<Duration>,
 }
 
 impl Notifier {
@@ -25,7 +29,11 @@ impl Notifier {
     ///
     /// When the environment names a socket that cannot be reached.
     pub fn from_environment() -> io::Result<Self> {
-        std::env::var_os(SOCKET_VARIABLE).map_or_else(|| Ok(Self::default()), Self::to)
+        let Some(name) = std::env::var_os(SOCKET_VARIABLE) else { return Ok(Self::default()) };
+        let variable = |name| std::env::var(name).ok();
+        let (patience, process) = (variable(PATIENCE_VARIABLES.0), variable(PATIENCE_VARIABLES.1));
+        let patience = patience_with(patience.as_deref(), process.as_deref(), std::process::id());
+        Ok(Self { patience, ..Self::to(name)? })
     }
 
     /// The service manager that listens at `name`: a path, or a name in the abstract namespace after an `@`.
@@ -41,7 +49,17 @@ impl Notifier {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: Some(socket) })
+        Ok(Self { socket: Some(socket), patience: None })
+    }
+
+    /// Within which time the manager wants a sign of life; `None`: it wants none.
+    pub(super) const fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
+    /// The program is alive.
+    pub(super) fn alive(&self) {
+        self.tell("WATCHDOG=1\n");
     }
 
     /// Every listener accepts.
@@ -67,6 +85,13 @@ impl Notifier {
             tracing::warn!(target: "ringwall::control", %error, "the service manager could not be told");
         }
     }
+}
+
+/// See `sd_watchdog_enabled(3)`.
+fn patience_with(microseconds: Option<&str>, process: Option<&str>, own: u32) -> Option<Duration> {
+    let microseconds = microseconds?.parse().ok().filter(|&microseconds| microseconds > 0)?;
+    let wanted = process.is_none_or(|process| process.parse() == Ok(own));
+    wanted.then(|| Duration::from_micros(microseconds))
 }
 
 #[cfg(test)]
@@ -99,6 +124,18 @@ mod tests {
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         Notifier::to(format!("@{name}").into()).unwrap().ready("serving");
         assert_eq!(received(&manager), "READY=1\nSTATUS=serving\n");
+    }
+
+    #[test]
+    fn signs_of_life_are_wanted_of_the_process_that_is_named() {
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(patience_with(Some("1000000"), None, 7), second);
+        assert_eq!(patience_with(Some("1000000"), Some("7"), 7), second);
+        for (microseconds, process) in
+            [(Some("1000000"), Some("8")), (Some("0"), None), (Some("x"), None), (None, Some("7"))]
+        {
+            assert_eq!(patience_with(microseconds, process, 7), None, "{microseconds:?} {process:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::events::EventSender;
 use crate::io::{Fd, RingHandle};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
+use crate::pulse::Ping;
 use crate::roster::{Member, Roster};
 use crate::shard::{Dismissal, Order, Renewal};
 
@@ -29,6 +30,8 @@ pub enum Command {
         /// Why and how.
         dismissal: Dismissal,
     },
+    /// Answer the last of these, and pass the others on to the shards, one to each in their order.
+    Ping(Vec<Ping>),
     /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
     Drain {
         /// How long sessions that are owed something may go on.

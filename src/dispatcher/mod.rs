@@ -409,6 +409,15 @@ impl<D: Driver> Dispatcher<D> {
             Command::Dismiss { member, dismissal } => {
                 self.order_all(|| Order::Dismiss { member: Arc::clone(&member), dismissal });
             }
+            Command::Ping(mut pings) => {
+                if let Some(own) = pings.pop() {
+                    own.answer();
+                }
+                // The mailbox of a shard that has ended would fill up.
+                let asked = self.shards.iter_mut().zip(pings).filter(|(_, ping)| !ping.is_vain());
+                asked.for_each(|(shard, ping)| shard.unsent.push_back(Order::Ping(ping)));
+                self.send_unsent();
+            }
             Command::Drain { timeout } if self.phase == Phase::Accepting => {
                 self.phase = Phase::Stopping { cut_off_at: self.now + timeout };
                 self.pause_accepting();

@@ -171,6 +171,28 @@ pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Takes over the listening TCP socket that this process was started with under this number, and makes it non-blocking
+/// and close-on-exec. Nobody else in this process may own the number.
+///
+/// # Errors
+/// `ENOTSOCK` or `EBADF` when it is none, `EINVAL` when it does not listen, `EAFNOSUPPORT` when it has no address of TCP.
+pub fn inherited_listener(number: c_int) -> io::Result<(OwnedFd, SocketAddr)> {
+    let (mut listens, mut len) = (0, len_of::<c_int>());
+    // SAFETY: getsockopt writes at most `len` bytes to `listens`, which is that long.
+    check(unsafe {
+        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, (&raw mut listens).cast(), &raw mut len)
+    })?;
+    if listens == 0 {
+        return Err(Errno(libc::EINVAL).into());
+    }
+    let address = local_address(Fd(number)).ok_or(Errno(libc::EAFNOSUPPORT))?;
+    // SAFETY: these commands of fcntl take no pointer.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: as above. A listening socket has no other flag of its own that this could take away.
+    check(unsafe { libc::fcntl(number, libc::F_SETFL, libc::O_NONBLOCK) })?;
+    Ok((owned(number)?, address))
+}
+
 /// A new socket fit to connect to `address`.
 pub(super) fn open_socket(address: &Address, options: &SocketOptions) -> Result<OwnedFd, Errno> {
     let socket = stream_socket(&SockAddr::new(address)?)?;
@@ -281,7 +303,8 @@ fn owned(fd: c_int) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::last());
     }
-    // SAFETY: only called with what a system call has just opened for us; nobody else knows the number.
+    // SAFETY: only called with what a system call has just opened for us, or with what the process was started with and
+    // the caller has said is nobody's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

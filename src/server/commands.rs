@@ -10,8 +10,8 @@ use crate::mailbox::Sender;
 /// Commands that may wait for the dispatcher, which takes all of them a turn: about servers, and the reserve.
 pub(super) const COMMANDS: usize = 256 + COMMANDS_RESERVED;
 
-/// Room that commands about servers leave: at most one renewal at a time, a drain, a stop and the end.
-const COMMANDS_RESERVED: usize = 4;
+/// Room that commands about servers leave: at most one renewal and one ping at a time, a drain, a stop and the end.
+const COMMANDS_RESERVED: usize = 5;
 
 /// The way to the dispatcher; any thread may use it.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use super::table::Entry;
 use super::token::SessionId;
 use crate::events::Event;
 use crate::io::{Driver, Fd};
+use crate::pulse::Ping;
 use crate::roster::{Member, Roster};
 use crate::session::close::CloseReason;
 use crate::session::transport::Transport;
@@ -43,6 +44,8 @@ pub enum Order {
         /// Why and how.
         dismissal: Dismissal,
     },
+    /// Give a sign of life.
+    Ping(Ping),
     /// A session has been pending for this long: report it if it is blocked both ways.
     Inspect {
         /// The session's slot.
@@ -107,6 +110,7 @@ impl<D: Driver> Shard<D> {
                 Order::Renew(renewal) => self.renew(*renewal),
                 Order::Roster { backend, roster } => self.backends[usize::from(backend)].exchange(&roster),
                 Order::Dismiss { member, dismissal } => self.dismiss(&member, dismissal),
+                Order::Ping(ping) => ping.answer(),
                 Order::Inspect { slot, pending } => self.inspect(slot, pending),
                 Order::Drain { quiet } => self.begin_drain(quiet),
                 Order::CutOff => self.cut_off(),

@@ -86,6 +86,11 @@ impl Run {
             assert_eq!(self.sim.leases(shard.driver), 0, "a shard sleeps on receive buffers");
         }
         assert!(self.control.has_taken_all(), "the control plane sleeps, and there are events");
+        // With a timer it may wait for room in the mailbox of a shard.
+        if self.sim.wakes_at(self.process.dispatcher.driver).is_none() && !self.stopped {
+            let silent = self.pulses.iter().find(|pulse| !pulse.has_answered(self.pings));
+            assert!(silent.is_none(), "{silent:?} sleeps and has not answered ping {}", self.pings);
+        }
         if self.drained.is_some() {
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall::dispatcher::Command;
+use ringwall::pulse::Pulse;
 use ringwall::shard::Report;
 use ringwall::time::Time;
 use rustls::{ClientConfig, ServerConfig};
@@ -74,6 +75,10 @@ pub(crate) struct Run {
     mishaps: Vec<(Time, Mishap)>,
     unasked_bytes: usize,
     pub(crate) jumped: Duration,
+    /// Of the shards in their order, then of the dispatcher.
+    pub(crate) pulses: Vec<Pulse>,
+    /// How often all threads were asked for a sign of life.
+    pub(crate) pings: u64,
     turns: u64,
     candidates: Vec<Actor>,
 }
@@ -96,7 +101,6 @@ impl Run {
             unasked_bytes: plan.unasked_bytes,
             plan,
             sim,
-            process,
             control,
             clients: Vec::new(),
             backends: Vec::new(),
@@ -107,6 +111,9 @@ impl Run {
             arrivals,
             mishaps,
             jumped: Duration::ZERO,
+            pulses: (0..=process.shards.len()).map(|number| Pulse::new(format!("thread {number}"))).collect(),
+            pings: 0,
+            process,
             turns: 0,
             candidates: Vec::new(),
         }
@@ -188,6 +195,9 @@ impl Run {
             Mishap::Renew => {
                 let renewals = renewals(&self.plan, self.process.shards.len());
                 self.control.command(Command::Renew(renewals));
+                self.pings += 1;
+                let pings = self.pulses.iter().map(|pulse| pulse.ping(self.pings));
+                self.control.command(Command::Ping(pings.collect()));
             }
             Mishap::Standing(server, standing) => {
                 self.process
@@ -273,6 +283,7 @@ impl Run {
         let thread = &mut self.process.shards[index];
         let Some(shard) = thread.body.take() else { return };
         self.reports.push(shard.report());
+        self.pulses[index].end();
         self.check_shard_at_end(index, &shard);
         drop(shard);
         self.control.wake();

@@ -1,0 +1,134 @@
+//! The listening sockets: bound here, or handed over by the service manager that listens already (socket activation,
+//! `sd_listen_fds(3)`).
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::StartError;
+use crate::config::{Config, Listener};
+use crate::io::{Fd, SocketOptions, sys};
+
+/// The number of the first descriptor that is handed over.
+const FIRST: i32 = 3;
+
+/// A socket that was handed over and has no listener yet.
+struct Inherited {
+    socket: OwnedFd,
+    address: SocketAddr,
+    /// What the manager calls it: `FileDescriptorName=`, or else the name of its unit.
+    name: String,
+}
+
+/// Listening sockets, in the listeners' order, and where each really listens. A listener whose name or address one has
+/// that was handed over takes it; the others are bound.
+pub(super) fn open(config: &Config, options: &SocketOptions) -> Result<(Vec<Fd>, Vec<SocketAddr>), StartError> {
+    let mut inherited = take_over(&numbered(|name| std::env::var(name).ok(), std::process::id())?)?;
+    let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
+    for listener in &config.listeners {
+        sockets.push(match position_for(listener, &inherited)? {
+            Some(index) => {
+                let Inherited { socket, address, .. } = inherited.swap_remove(index);
+                (socket, address)
+            }
+            None => bind(listener, config.limits.listen_backlog)?,
+        });
+    }
+    if let Some(Inherited { address, name, .. }) = inherited.first() {
+        let known: Vec<&str> = config.listeners.iter().map(|listener| &*listener.name).collect();
+        return Err(StartError::Inherited(format!(
+            "\"{name}\" on {address} is no listener's: write FileDescriptorName= with the name of a listener ({}) into the \
+             socket unit, or bind a listener to that address",
+            known.join(", ")
+        )));
+    }
+    // Accepted sockets have the options of their listener.
+    sockets.iter().for_each(|(socket, _)| sys::tune_socket(Fd(socket.as_raw_fd()), options));
+    Ok(sockets.into_iter().map(|(socket, address)| (Fd::from(socket), address)).unzip())
+}
+
+fn bind(listener: &Listener, backlog: u32) -> Result<(OwnedFd, SocketAddr), StartError> {
+    let socket = sys::listen(listener.bind, backlog).map_err(|error| StartError::Bind {
+        listener: listener.name.clone(),
+        address: listener.bind,
+        error,
+    })?;
+    let address = sys::local_address(Fd(socket.as_raw_fd())).unwrap_or(listener.bind);
+    Ok((socket, address))
+}
+
+/// The descriptors that were handed over, with their names: those of this process alone, since its children have the
+/// same environment.
+fn numbered(variable: impl Fn(&str) -> Option<String>, own_pid: u32) -> Result<Vec<(i32, String)>, StartError> {
+    if variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) != Some(own_pid) {
+        return Ok(Vec::new());
+    }
+    let count = variable("LISTEN_FDS").unwrap_or_default();
+    let count: u16 = count
+        .parse()
+        .map_err(|_| StartError::Inherited(format!("LISTEN_FDS is \"{count}\", and must be how many there are")))?;
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    Ok((FIRST..FIRST + i32::from(count)).map(|number| (number, names.next().unwrap_or("unknown").to_owned())).collect())
+}
+
+fn take_over(numbered: &[(i32, String)]) -> Result<Vec<Inherited>, StartError> {
+    let take = |(number, name): &(i32, String)| {
+        let (socket, address) = sys::inherited_listener(*number).map_err(|error| {
+            StartError::Inherited(format!(
+                "\"{name}\" (descriptor {number}) is no listening TCP socket: {error}; a listener takes ListenStream= with \
+                 an address and a port, and Accept=no"
+            ))
+        })?;
+        Ok(Inherited { socket, address, name: name.clone() })
+    };
+    numbered.iter().map(take).collect()
+}
+
+/// Which of those handed over is the listener's: one of its name, or else one that listens where it would.
+fn position_for(listener: &Listener, inherited: &[Inherited]) -> Result<Option<usize>, StartError> {
+    let named: Vec<usize> = (0..inherited.len()).filter(|&at| *inherited[at].name == *listener.name).collect();
+    match named[..] {
+        [] => Ok(inherited.iter().position(|socket| socket.address == listener.bind)),
+        [index] => Ok(Some(index)),
+        [_, _, ..] => Err(StartError::Inherited(format!(
+            "{} are called \"{}\", and a listener has one: write a [[listener]] for each, and give each ListenStream= a \
+             socket unit of its own with its FileDescriptorName=",
+            named.len(),
+            listener.name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Result<Vec<(i32, String)>, String> {
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        numbered(find, 7).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn descriptors_are_numbered_from_three_and_named_in_order() {
+        let named = [("LISTEN_PID", "7"), ("LISTEN_FDS", "3"), ("LISTEN_FDNAMES", "public:ringwall.socket")];
+        let expected = [(3, "public"), (4, "ringwall.socket"), (5, "unknown")];
+        assert_eq!(environment(&named).unwrap(), expected.map(|(number, name)| (number, name.to_owned())));
+        assert_eq!(environment(&named[..2]).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn those_of_another_process_are_not_taken() {
+        for variables in [&[][..], &[("LISTEN_FDS", "1")], &[("LISTEN_PID", "8"), ("LISTEN_FDS", "1")]] {
+            assert_eq!(environment(variables), Ok(vec![]));
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_none_is_told() {
+        assert_eq!(
+            environment(&[("LISTEN_PID", "7"), ("LISTEN_FDS", "-1")]).unwrap_err(),
+            "a socket that the service manager hands over: LISTEN_FDS is \"-1\", and must be how many there are"
+        );
+    }
+}
