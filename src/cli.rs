@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{BackendTls, Coalesce, Config, Limits, LogFormat, LogLevel, Tls, show_duration, show_size};
+use crate::config::{
+    Admission, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Tls, show_duration, show_size,
+};
 use crate::hex;
 use crate::tls::{ClientAuth, ClientRules, Coverage, Policy, ServerAuth, Version};
 
@@ -51,7 +54,8 @@ impl fmt::Display for Plan<'_> {
             writeln!(f, "listener {}", listener.name)?;
             row(f, "bind", listener.bind)?;
             row(f, "backend", backend)?;
-            row(f, "max_connections", listener.max_connections)?;
+            write_admission(f, &listener.admission)?;
+            write_own_limits(f, config, listener)?;
             match &listener.tls {
                 None => row(f, "tls", "none: clients speak plain text")?,
                 Some(tls) => write_tls(f, tls)?,
@@ -91,6 +95,52 @@ impl fmt::Display for Plan<'_> {
         }
         write_needs(f, config)
     }
+}
+
+fn write_admission(f: &mut fmt::Formatter<'_>, admission: &Admission) -> fmt::Result {
+    let Admission { max_connections, max_connections_per_source, connection_rates, handshake_rates, allow, deny } =
+        admission;
+    row(f, "max_connections", max_connections)?;
+    for (key, bound) in [
+        ("max_connections_per_source", max_connections_per_source),
+        ("connection_rate", &connection_rates.total),
+        ("connection_rate_per_source", &connection_rates.per_source),
+        ("handshake_rate", &handshake_rates.total),
+        ("handshake_rate_per_source", &handshake_rates.per_source),
+    ] {
+        if let Some(bound) = bound {
+            row(f, key, bound)?;
+        }
+    }
+    for (key, networks) in [("allow", allow), ("deny", deny)] {
+        for network in networks {
+            row(f, key, network)?;
+        }
+    }
+    Ok(())
+}
+
+/// What holds for this listener and not for all.
+fn write_own_limits(f: &mut fmt::Formatter<'_>, config: &Config, listener: &Listener) -> fmt::Result {
+    let (all, own) = (&config.limits, &listener.session);
+    for (key, own, all) in [
+        ("listen_backlog", listener.listen_backlog.to_string(), all.listen_backlog.to_string()),
+        ("idle_timeout", or_off(own.idle_timeout), or_off(all.idle_timeout)),
+        ("half_close_timeout", show_duration(own.half_close_timeout), show_duration(all.half_close_timeout)),
+        ("max_lifetime", or_off(own.max_lifetime), or_off(all.max_lifetime)),
+        ("tcp_user_timeout", or_off(own.tcp_user_timeout), or_off(all.tcp_user_timeout)),
+        ("send_buffer", show_size(own.send_buffer), show_size(all.send_buffer)),
+        ("coalesce", shown_coalesce(own.coalesce), shown_coalesce(config.coalesce)),
+    ] {
+        if own != all {
+            row(f, key, own)?;
+        }
+    }
+    Ok(())
+}
+
+fn or_off(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| "off".to_owned(), show_duration)
 }
 
 fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
@@ -185,7 +235,6 @@ fn joined(items: impl Iterator<Item = String>) -> String {
 }
 
 fn write_limits(f: &mut fmt::Formatter<'_>, limits: &Limits) -> fmt::Result {
-    let or_off = |duration: Option<_>| duration.map_or_else(|| "off".to_owned(), show_duration);
     writeln!(f, "limits")?;
     row(f, "max_connections", limits.max_connections)?;
     row(f, "listen_backlog", limits.listen_backlog)?;
@@ -193,6 +242,7 @@ fn write_limits(f: &mut fmt::Formatter<'_>, limits: &Limits) -> fmt::Result {
     row(f, "connect_timeout", show_duration(limits.connect_timeout))?;
     row(f, "idle_timeout", or_off(limits.idle_timeout))?;
     row(f, "half_close_timeout", show_duration(limits.half_close_timeout))?;
+    row(f, "max_lifetime", or_off(limits.max_lifetime))?;
     row(f, "shutdown_timeout", show_duration(limits.shutdown_timeout))?;
     row(f, "tcp_keepalive", or_off(limits.tcp_keepalive))?;
     row(f, "tcp_user_timeout", or_off(limits.tcp_user_timeout))?;
@@ -206,7 +256,7 @@ fn write_needs(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     let shards = config.runtime.cores.len();
     writeln!(f, "needs at most")?;
     row(f, "open files", config.open_files_max())?;
-    row(f, "session memory", show_size(config.limits.session_memory_max()))?;
+    row(f, "session memory", show_size(config.session_memory_max()))?;
     row(f, "shard memory", show_size(shard))?;
     row(f, "all shards", show_size(shard.saturating_mul(shards)))
 }

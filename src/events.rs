@@ -52,24 +52,42 @@ pub enum Event {
         /// The listener's index in the configuration.
         listener: u16,
     },
-    /// Clients came faster than a listener's rates allow and were closed.
-    TooFast {
+    /// Clients were not let in.
+    Denied {
         /// The listener's index in the configuration.
         listener: u16,
-        /// How many, since the last such event.
-        clients: u64,
-    },
-    /// Clients came while a limit of connections was reached.
-    LimitReached {
-        /// The listener's index in the configuration.
-        listener: u16,
-        /// How many are told so, since the last such event.
+        /// Why.
+        why: Denial,
+        /// How many are told so, since the last such event of this kind.
         refused: u64,
-        /// How many were closed without a word since then, because many others were being told.
+        /// How many were closed without a word since then.
         closed: u64,
+        /// The last of them, where the listener looks at addresses.
+        client: Option<SocketAddr>,
     },
     /// The dispatcher has stopped accepting, and every connection it had accepted is with a shard.
     Draining,
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// It comes from a network that may not connect.
+    Network,
+    /// It comes faster than handshakes may be asked for.
+    HandshakeRate,
+    /// It comes faster than clients may connect.
+    ConnectionRate,
+    /// Its source has as many connections as it may have.
+    SourceConnections,
+    /// There are as many connections as there may be.
+    Connections,
+}
+
+impl Denial {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::Network, Self::HandshakeRate, Self::ConnectionRate, Self::SourceConnections, Self::Connections];
 }
 
 /// A session's story, told at its end.

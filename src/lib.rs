@@ -40,6 +40,7 @@
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
+//! | 2 | [`sources`] | how many connections each source has open |
 //! | 2 | [`load`] | how much a shard has to do, as it publishes it |
 //! | 2 | [`roster`] | a backend's servers as all threads see them: standing, connections |
 //! | 2 | [`pulse`] | whether the threads of the data plane make progress |
@@ -139,6 +140,7 @@ pub mod secret;
 pub mod server;
 pub mod session;
 pub mod shard;
+pub mod sources;
 pub mod time;
 pub mod tls;
 pub mod wire;

@@ -29,6 +29,8 @@ pub struct LoadCell {
     /// Sessions that have ended since the start, by the dispatcher's counter for them. Taken from what it has handed
     /// over, they tell it exactly how many are open.
     ended: Box<[Apart<AtomicU64>]>,
+    /// The same over all counters.
+    ended_in_all: Apart<AtomicU64>,
 }
 
 impl LoadCell {
@@ -40,6 +42,7 @@ impl LoadCell {
             handshakes: AtomicU32::new(0),
             busy_permille: AtomicU32::new(0),
             ended: (0..counters).map(|_| Apart::default()).collect(),
+            ended_in_all: Apart::default(),
         }
     }
 
@@ -52,9 +55,11 @@ impl LoadCell {
 
     /// Counts a session as ended; to be called by the owning shard only. Panics when there is no such counter.
     pub fn count_ended(&self, counter: u16) {
-        let cell = &self.ended[usize::from(counter)].0;
-        // No read-modify-write: this thread is the only one that writes.
-        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
+        // In this order: whoever sees an end among all sees it in its counter.
+        for Apart(cell) in [&self.ended[usize::from(counter)], &self.ended_in_all] {
+            // No read-modify-write: this thread is the only one that writes.
+            cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
     }
 
     /// What was published last, or nearly so.
@@ -72,6 +77,12 @@ impl LoadCell {
     pub fn ended(&self, counter: usize) -> u64 {
         self.ended[counter].0.load(Ordering::Acquire)
     }
+
+    /// Sessions that have ended since the start, in all counters together.
+    #[must_use]
+    pub fn ended_in_all(&self) -> u64 {
+        self.ended_in_all.0.load(Ordering::Acquire)
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +97,7 @@ mod tests {
         cell.count_ended(1);
         cell.count_ended(1);
         assert_eq!(cell.read(), load);
-        assert_eq!((cell.ended(0), cell.ended(1)), (0, 2));
+        cell.count_ended(0);
+        assert_eq!((cell.ended(0), cell.ended(1), cell.ended_in_all()), (1, 2, 3));
     }
 }

@@ -12,8 +12,16 @@ pub struct Tally {
     pub refused_at_limit: u64,
     /// The same, closed without a word.
     pub closed_at_limit: u64,
+    /// Clients that came while their source had as many connections as it may have, and are told so.
+    pub refused_at_source_limit: u64,
+    /// The same, closed without a word.
+    pub closed_at_source_limit: u64,
+    /// Clients that came faster than the listener's rate of connections allows, and are told so.
+    pub refused_at_rate: u64,
     /// Clients that came faster than the listener's rates allow, closed without a word.
     pub closed_at_rate: u64,
+    /// Clients from networks that may not connect, closed without a word.
+    pub denied: u64,
     /// Handshakes with clients completed.
     pub handshakes: u64,
     /// Handshakes not begun, because the client was gone or its time was over when their turn came.
@@ -62,7 +70,11 @@ impl std::ops::AddAssign for Tally {
         self.sessions += other.sessions;
         self.refused_at_limit += other.refused_at_limit;
         self.closed_at_limit += other.closed_at_limit;
+        self.refused_at_source_limit += other.refused_at_source_limit;
+        self.closed_at_source_limit += other.closed_at_source_limit;
+        self.refused_at_rate += other.refused_at_rate;
         self.closed_at_rate += other.closed_at_rate;
+        self.denied += other.denied;
         self.handshakes += other.handshakes;
         self.handshakes_abandoned += other.handshakes_abandoned;
         self.handshakes_displaced += other.handshakes_displaced;

@@ -17,7 +17,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -30,20 +29,20 @@ pub use self::reload::Reloader;
 
 use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
-use crate::config::{Coalesce, Config, Keyring, TlsFiles};
+use crate::config::{Config, Keyring, TlsFiles};
 use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
-use crate::io::{Confinement, Driver, Fd, RingHandle, SocketOptions, sys};
+use crate::io::{Confinement, Driver, Fd, RingHandle, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::metrics::Tally;
 use crate::pulse::Pulse;
 use crate::roster::Roster;
-use crate::session::{self, coalescer::Threshold};
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
+use crate::sources::SourceCounts;
 use crate::tls::{self, SetupError};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
@@ -226,7 +225,7 @@ impl DataPlane {
         let rosters: Vec<Roster> =
             config.backends.iter().map(|backend| backend.servers.iter().cloned().collect()).collect();
         let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
-        let (sockets, listening) = sockets::open(config, &blueprint.socket)?;
+        let (sockets, listening) = sockets::open(config, &blueprint.listeners)?;
 
         let wake = sys::eventfd()?;
         let doorbell = Doorbell::new();
@@ -255,14 +254,12 @@ impl DataPlane {
             commands: command_receiver,
             wake: OwnedFd::from(near).into(),
             doorbell: dispatcher_doorbell,
+            sources: blueprint.sources.clone(),
             events: sender,
         };
-        let listeners = sockets.iter().zip(&config.listeners).map(|(&socket, listener)| dispatcher::Listener {
-            socket,
-            connections_max: u64::from(listener.max_connections),
-            rates: listener.rates,
-        });
-        let listeners = listeners.collect();
+        let limits = config.listeners.iter().map(|listener| listener.admission.limits());
+        let listeners = sockets.into_iter().zip(limits);
+        let listeners = listeners.map(|(socket, limits)| dispatcher::Listener { socket, limits }).collect();
         let pulse = Pulse::new("dispatcher");
         pulses.push(pulse.clone());
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, Ends { sender: end_sender, pulse })?;
@@ -292,8 +289,7 @@ impl DataPlane {
 struct Blueprint {
     listeners: Vec<ListenerPlan>,
     backends: Vec<BackendPlan>,
-    session: session::Options,
-    socket: SocketOptions,
+    sources: SourceCounts,
     slots: u32,
     memory_bytes: usize,
     handshakes_max: usize,
@@ -303,44 +299,24 @@ struct Blueprint {
 impl Blueprint {
     fn of(config: &Config, rosters: &[Roster], keyring: Keyring, common: &Common) -> Self {
         let listeners = config.listeners.iter().zip(keyring.listeners);
-        let listeners = listeners.map(|(listener, credentials)| ListenerPlan::of(listener, credentials, common));
+        let plan = |(listener, credentials)| ListenerPlan::of(config, listener, credentials, common);
+        let listeners = listeners.map(plan);
         let listeners = listeners.collect();
         let backends = config.backends.iter().zip(rosters).zip(keyring.backends);
         let backends = backends.map(|((backend, roster), read)| BackendPlan::of(backend, roster, read)).collect();
         let limits = &config.limits;
+        let admissions: Vec<_> = config.listeners.iter().map(|listener| listener.admission.limits()).collect();
         let refusals = u32::try_from(dispatcher::REFUSALS_MAX).unwrap_or(u32::MAX);
         Self {
             listeners,
             backends,
-            session: session_options(config),
-            socket: SocketOptions {
-                keepalive_seconds: limits.tcp_keepalive.map(|idle| u32::try_from(idle.as_secs()).unwrap_or(u32::MAX)),
-                user_timeout_ms: limits
-                    .tcp_user_timeout
-                    .map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
-            },
+            sources: dispatcher::source_counts(u64::from(limits.max_connections), admissions.iter()),
             // Placement may send every client to one shard.
             slots: limits.max_connections.saturating_add(refusals),
             memory_bytes: limits.shard_memory,
             handshakes_max: limits.max_handshakes as usize,
             tells_reached: control::tells_reached(),
         }
-    }
-}
-
-fn session_options(config: &Config) -> session::Options {
-    let limits = &config.limits;
-    session::Options {
-        send_buffer_bytes: limits.send_buffer,
-        coalesce: match config.coalesce {
-            Coalesce::Off => Threshold::Off,
-            Coalesce::Bytes(bytes) => Threshold::Bytes(bytes),
-            Coalesce::Unbounded => Threshold::Unbounded,
-        },
-        handshake_timeout: limits.handshake_timeout,
-        connect_timeout: limits.connect_timeout,
-        half_close_timeout: limits.half_close_timeout,
-        idle_timeout: limits.idle_timeout,
     }
 }
 
@@ -398,13 +374,13 @@ impl Starting {
                 memory_bytes: blueprint.memory_bytes,
                 handshakes_max: blueprint.handshakes_max,
                 tells_reached: blueprint.tells_reached,
-                socket: blueprint.socket,
                 seed: tls::random_seed(),
             };
             let links = Links {
                 mailbox: order_receiver,
                 pending: publisher,
                 load,
+                sources: blueprint.sources.clone(),
                 dispatcher_doorbell,
                 dispatcher,
                 events,
@@ -435,8 +411,7 @@ type ShardParts = (Uring, Vec<shard::Listener>, Vec<shard::Backend>);
 
 fn shard_parts(blueprint: &Blueprint) -> Result<ShardParts, StartError> {
     tls::warm_up();
-    let session = Rc::new(blueprint.session.clone());
-    let listeners = blueprint.listeners.iter().map(|plan| plan.build(&session)).collect::<Result<_, _>>()?;
+    let listeners = blueprint.listeners.iter().map(ListenerPlan::build).collect::<Result<_, _>>()?;
     let backends = blueprint.backends.iter().map(BackendPlan::build).collect::<Result<_, _>>()?;
     let driver = Uring::new(&shard_ring(blueprint.slots)).map_err(StartError::Unavailable)?;
     Ok((driver, listeners, backends))

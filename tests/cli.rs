@@ -127,6 +127,7 @@ limits
   connect_timeout     5s
   idle_timeout        off
   half_close_timeout  30s
+  max_lifetime        off
   shutdown_timeout    1s
   tcp_keepalive       1m
   tcp_user_timeout    5m

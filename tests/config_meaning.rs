@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server, Tls,
+    Admission, Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server,
+    SessionLimits, Tls,
 };
 use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
@@ -67,8 +68,23 @@ fn the_least_that_starts_means_the_defaults() {
                 client_auth: None,
                 ticket_secret: None,
             }),
-            max_connections: 10_000,
-            rates: Rates { total: None, per_source: None },
+            admission: Admission {
+                max_connections: 10_000,
+                max_connections_per_source: None,
+                connection_rates: Rates { total: None, per_source: None },
+                handshake_rates: Rates { total: None, per_source: None },
+                allow: vec![],
+                deny: vec![],
+            },
+            listen_backlog: 4_096,
+            session: SessionLimits {
+                idle_timeout: None,
+                half_close_timeout: Duration::from_secs(30),
+                max_lifetime: None,
+                tcp_user_timeout: Some(Duration::from_secs(300)),
+                send_buffer: 262_144,
+                coalesce: Coalesce::Bytes(65_536),
+            },
         }]
     );
     let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
@@ -91,6 +107,7 @@ fn the_least_that_starts_means_the_defaults() {
             connect_timeout: Duration::from_secs(5),
             idle_timeout: None,
             half_close_timeout: Duration::from_secs(30),
+            max_lifetime: None,
             shutdown_timeout: Duration::from_secs(30),
             tcp_keepalive: Some(Duration::from_secs(60)),
             tcp_user_timeout: Some(Duration::from_secs(300)),
@@ -136,7 +153,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 60);
+    assert_eq!(keys, 73);
 }
 
 #[test]
@@ -149,6 +166,20 @@ bind = "[::]:6380"
 backend = "unix"
 tls = { certificate = "tls/a.crt", private_key = "/keys/a.key" }
 max_connections = 7
+max_connections_per_source = 5
+connection_rate = 100
+connection_rate_per_source = 10
+handshake_rate = 1000000
+handshake_rate_per_source = 1
+allow = ["10.0.0.0/8", "::1"]
+deny = ["10.1.0.0/16", "10.2.0.1"]
+listen_backlog = 65535
+idle_timeout = "off"
+half_close_timeout = "100ms"
+max_lifetime = "1h"
+tcp_user_timeout = "1s"
+send_buffer = "16MiB"
+coalesce = "unbounded"
 
 [[listener]]
 bind = "valkey.example:0"
@@ -176,6 +207,7 @@ handshake_timeout = "100ms"
 connect_timeout = "2m"
 idle_timeout = "168h"
 half_close_timeout = "1h"
+max_lifetime = "8760h"
 shutdown_timeout = "0s"
 tcp_keepalive = "off"
 tcp_user_timeout = "off"
@@ -193,11 +225,48 @@ sessions = false
     )
     .unwrap();
     let [public, second] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
-    assert_eq!((&*public.name, public.backend, public.max_connections), ("public", 1, 7));
+    assert_eq!((&*public.name, public.backend, public.admission.max_connections), ("public", 1, 7));
+    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+    assert_eq!(
+        public.admission,
+        Admission {
+            max_connections: 7,
+            max_connections_per_source: Some(5),
+            connection_rates: Rates { total: Some(100), per_source: Some(10) },
+            handshake_rates: Rates { total: Some(1_000_000), per_source: Some(1) },
+            allow: networks(&["10.0.0.0/8", "::1/128"]),
+            deny: networks(&["10.1.0.0/16", "10.2.0.1/32"]),
+        }
+    );
+    assert_eq!((public.listen_backlog, second.listen_backlog), (65_535, 16));
+    assert_eq!(
+        public.session,
+        SessionLimits {
+            idle_timeout: None,
+            half_close_timeout: Duration::from_millis(100),
+            max_lifetime: Some(Duration::from_secs(3_600)),
+            tcp_user_timeout: Some(Duration::from_secs(1)),
+            send_buffer: 16_777_216,
+            coalesce: Coalesce::Unbounded,
+        }
+    );
+    assert_eq!(
+        second.session,
+        SessionLimits {
+            idle_timeout: Some(Duration::from_secs(604_800)),
+            half_close_timeout: Duration::from_secs(3_600),
+            max_lifetime: Some(Duration::from_secs(31_536_000)),
+            tcp_user_timeout: None,
+            send_buffer: 65_536,
+            coalesce: Coalesce::Off,
+        }
+    );
+    // Twice the buffer and 288 KiB, for the listener with the larger one.
+    assert_eq!(config.session_memory_max(), 33_849_344);
     let (public_tls, second_tls) = (public.tls.as_ref().unwrap(), second.tls.as_ref().unwrap());
     assert_eq!(public_tls.certificates, [pair("/etc/tls/a.crt", "/keys/a.key")]);
     assert_eq!((&public_tls.cert_dir, public_tls.policy.strict_sni), (&None, false));
-    assert_eq!((&*second.name, second.backend, second.max_connections), ("valkey.example:0", 0, 9));
+    assert_eq!((&*second.name, second.backend, second.admission.max_connections), ("valkey.example:0", 0, 9));
     assert_eq!(second.bind, "10.0.0.1:0".parse().unwrap());
     assert_eq!(second_tls.certificates, [pair("/etc/b.crt", "/etc/b.key")]);
     let server = |name: &str, at: &str| Server {

@@ -16,7 +16,7 @@ use ringwall::control::{
     Cause, Ending, Heartbeat, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal,
     run_obeying,
 };
-use ringwall::events::{CloseRecord, Event, EventSender, events};
+use ringwall::events::{CloseRecord, Denial, Event, EventSender, events};
 use ringwall::io::{Address, Errno, Fd};
 use ringwall::mailbox::Doorbell;
 use ringwall::roster::{Member, Server};
@@ -326,12 +326,27 @@ fn what_an_operator_should_know_is_a_line_each() {
             "WARN session stalled: neither side reads client=192.0.2.7:50000 listener=public pending_ms=5000.0",
         ),
         (
-            Event::TooFast { listener: 0, clients: 40 },
+            Event::Denied { listener: 0, why: Denial::Network, refused: 0, closed: 3, client },
+            "WARN clients denied: they come from networks that the listener's allow or deny keeps out listener=public \
+             clients=3 last=192.0.2.7:50000",
+        ),
+        (
+            Event::Denied { listener: 0, why: Denial::HandshakeRate, refused: 0, closed: 40, client: None },
             "WARN clients refused: they come faster than handshake_rate or handshake_rate_per_source allows \
              listener=public clients=40",
         ),
         (
-            Event::LimitReached { listener: 0, refused: 64, closed: 136 },
+            Event::Denied { listener: 0, why: Denial::ConnectionRate, refused: 2, closed: 1, client },
+            "WARN clients refused: they come faster than connection_rate or connection_rate_per_source allows \
+             listener=public refused=2 closed=1 last=192.0.2.7:50000",
+        ),
+        (
+            Event::Denied { listener: 0, why: Denial::SourceConnections, refused: 2, closed: 0, client },
+            "WARN clients refused: the listener's max_connections_per_source is reached listener=public refused=2 \
+             closed=0 last=192.0.2.7:50000",
+        ),
+        (
+            Event::Denied { listener: 0, why: Denial::Connections, refused: 64, closed: 136, client: None },
             "WARN clients refused: limits.max_connections or the listener's own max_connections is reached \
              listener=public refused=64 closed=136",
         ),

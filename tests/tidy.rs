@@ -29,6 +29,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("load", 20),
     ("roster", 20),
     ("pulse", 20),
+    ("sources", 20),
     ("events", 21),
     ("session", 30),
     ("shard", 40),

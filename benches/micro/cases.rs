@@ -219,6 +219,7 @@ impl Connected {
             connect_timeout: Duration::from_secs(5),
             half_close_timeout: Duration::from_secs(30),
             idle_timeout: None,
+            lifetime_max: None,
         };
         let credentials = Credentials::new();
         let mut client = TlsClient::new(&credentials.client);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use toml::Spanned;
+
 use super::error::{ConfigError, Source};
 use super::machine::Machine;
-use super::raw::RawLimits;
+use super::raw::{RawLimits, Value};
 use super::section::Section;
 use super::size;
 use crate::dispatcher::REFUSALS_MAX;
@@ -25,6 +27,8 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// What a session has left after one side ended, extended while bytes flow.
     pub half_close_timeout: Duration,
+    /// How old a session may become; `None`: as old as it likes.
+    pub max_lifetime: Option<Duration>,
     /// What sessions have left after the order to stop.
     pub shutdown_timeout: Duration,
     /// Silence before the kernel probes the peer, in whole seconds; `None`: never.
@@ -72,10 +76,9 @@ impl Limits {
         warnings: &mut Vec<String>,
     ) -> Result<Self, ConfigError> {
         let s = Section { source, name: "limits" };
-        let send_buffer = s.size("send_buffer", raw.send_buffer.as_ref(), "256KiB", "64KiB"..="16MiB", "")?;
         let limits = Self {
             max_connections: max_connections(&s, raw, machine, listeners, shards, warnings)?,
-            listen_backlog: s.count("listen_backlog", raw.listen_backlog.as_ref(), 1..=65_535)?.unwrap_or(4_096),
+            listen_backlog: read_listen_backlog(&s, raw.listen_backlog.as_ref())?.unwrap_or(4_096),
             handshake_timeout: s.duration(
                 "handshake_timeout",
                 raw.handshake_timeout.as_ref(),
@@ -83,22 +86,13 @@ impl Limits {
                 "100ms"..="10m",
             )?,
             connect_timeout: s.duration("connect_timeout", raw.connect_timeout.as_ref(), "5s", "10ms"..="2m")?,
-            idle_timeout: s.duration_or_off("idle_timeout", raw.idle_timeout.as_ref(), "off", "1s"..="168h")?,
-            half_close_timeout: s.duration(
-                "half_close_timeout",
-                raw.half_close_timeout.as_ref(),
-                "30s",
-                "100ms"..="1h",
-            )?,
+            idle_timeout: read_idle_timeout(&s, raw.idle_timeout.as_ref())?,
+            half_close_timeout: read_half_close_timeout(&s, raw.half_close_timeout.as_ref())?,
+            max_lifetime: read_max_lifetime(&s, raw.max_lifetime.as_ref())?,
             shutdown_timeout: s.duration("shutdown_timeout", raw.shutdown_timeout.as_ref(), "30s", "0s"..="24h")?,
             tcp_keepalive: s.duration_or_off("tcp_keepalive", raw.tcp_keepalive.as_ref(), "60s", "1s"..="9h")?,
-            tcp_user_timeout: s.duration_or_off(
-                "tcp_user_timeout",
-                raw.tcp_user_timeout.as_ref(),
-                "5m",
-                "1s"..="1h",
-            )?,
-            send_buffer,
+            tcp_user_timeout: read_tcp_user_timeout(&s, raw.tcp_user_timeout.as_ref())?,
+            send_buffer: read_send_buffer(&s, raw.send_buffer.as_ref())?,
             shard_memory: shard_memory(&s, raw, machine, shards, warnings)?,
             max_handshakes: s.count("max_handshakes", raw.max_handshakes.as_ref(), 16..=65_536)?.unwrap_or(1_024),
         };
@@ -113,7 +107,7 @@ impl Limits {
         {
             return Err(s.error("tcp_keepalive", value, "is not a number of whole seconds, which the kernel wants"));
         }
-        let session = self.session_memory_max();
+        let session = session_memory_max(self.send_buffer);
         if let Some(value) = raw.shard_memory.as_ref().or(raw.send_buffer.as_ref())
             && self.shard_memory < session
         {
@@ -126,13 +120,45 @@ impl Limits {
         }
         Ok(())
     }
+}
 
-    /// The most bytes one session may hold: its state, a record carried over per side, and per direction the
-    /// high-water mark passed by one large receive.
-    #[must_use]
-    pub const fn session_memory_max(&self) -> usize {
-        SESSION_STATE_BYTES + 2 * LARGE_BYTES + 2 * (self.send_buffer + LARGE_BYTES)
-    }
+/// The most bytes one session may hold: its state, a record carried over per side, and per direction the high-water
+/// mark passed by one large receive.
+pub(super) const fn session_memory_max(send_buffer: usize) -> usize {
+    SESSION_STATE_BYTES + 2 * LARGE_BYTES + 2 * (send_buffer + LARGE_BYTES)
+}
+
+pub(super) fn read_listen_backlog(s: &Section<'_>, raw: Option<&Spanned<Value>>) -> Result<Option<u32>, ConfigError> {
+    s.count("listen_backlog", raw, 1..=65_535)
+}
+
+pub(super) fn read_idle_timeout(
+    s: &Section<'_>,
+    raw: Option<&Spanned<Value>>,
+) -> Result<Option<Duration>, ConfigError> {
+    s.duration_or_off("idle_timeout", raw, "off", "1s"..="168h")
+}
+
+pub(super) fn read_half_close_timeout(s: &Section<'_>, raw: Option<&Spanned<Value>>) -> Result<Duration, ConfigError> {
+    s.duration("half_close_timeout", raw, "30s", "100ms"..="1h")
+}
+
+pub(super) fn read_max_lifetime(
+    s: &Section<'_>,
+    raw: Option<&Spanned<Value>>,
+) -> Result<Option<Duration>, ConfigError> {
+    s.duration_or_off("max_lifetime", raw, "off", "1s"..="8760h")
+}
+
+pub(super) fn read_tcp_user_timeout(
+    s: &Section<'_>,
+    raw: Option<&Spanned<Value>>,
+) -> Result<Option<Duration>, ConfigError> {
+    s.duration_or_off("tcp_user_timeout", raw, "5m", "1s"..="1h")
+}
+
+pub(super) fn read_send_buffer(s: &Section<'_>, raw: Option<&Spanned<Value>>) -> Result<usize, ConfigError> {
+    s.size("send_buffer", raw, "256KiB", "64KiB"..="16MiB", "")
 }
 
 /// How many file descriptors a process may need at once.

@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 
 use toml::Spanned;
 
+use super::admission::Admission;
 use super::backend::Backend;
 use super::error::{ConfigError, Source};
-use super::limits::{Limits, MAX_CONNECTIONS_MAX};
+use super::limits::{Limits, read_listen_backlog};
 use super::machine::Machine;
 use super::raw::RawListener;
 use super::section::Section;
+use super::session_limits::SessionLimits;
 use super::tls::{Tls, read_tls};
-use super::{address, check_entries, closest};
-use crate::dispatcher::Rates;
+use super::{Coalesce, address, check_entries, closest};
 
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,20 +27,19 @@ pub struct Listener {
     pub backend: usize,
     /// How it speaks TLS; without it its clients speak plain text.
     pub tls: Option<Tls>,
-    /// Most connections at once; at most [`Limits::max_connections`].
-    pub max_connections: u32,
-    /// How fast clients may come.
-    pub rates: Rates,
+    /// Whom it lets in.
+    pub admission: Admission,
+    /// Connections the kernel may hold before they are accepted; see `listen(2)`.
+    pub listen_backlog: u32,
+    /// Bounds on each of its sessions.
+    pub session: SessionLimits,
 }
-
-/// Clients per second that may be asked for: more than a core can shake hands with.
-const RATE_MAX: u32 = 1_000_000;
 
 pub(super) fn read_listeners(
     source: &Source,
     raw: &[Spanned<RawListener>],
     backends: &[Backend],
-    limits: &Limits,
+    (limits, coalesce): (&Limits, Coalesce),
     machine: &Machine,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Listener>, ConfigError> {
@@ -48,7 +48,7 @@ pub(super) fn read_listeners(
     let mut listeners: Vec<Listener> = Vec::new();
     let mut names = HashSet::new();
     for entry in raw {
-        let listener = read_listener(&section, entry, backends, limits, machine)?;
+        let listener = read_listener(&section, entry, backends, (limits, coalesce), machine, warnings)?;
         let raw = entry.get_ref();
         let taken = listeners.iter().find(|other| address::overlap(other.bind, listener.bind));
         if let (Some(other), Some(value)) = (taken, &raw.bind) {
@@ -80,8 +80,9 @@ fn read_listener(
     section: &Section<'_>,
     entry: &Spanned<RawListener>,
     backends: &[Backend],
-    limits: &Limits,
+    (limits, coalesce): (&Limits, Coalesce),
     machine: &Machine,
+    warnings: &mut Vec<String>,
 ) -> Result<Listener, ConfigError> {
     let raw = entry.get_ref();
     let what = "the address to listen on, such as \"0.0.0.0:6380\"";
@@ -107,25 +108,13 @@ fn read_listener(
         return Err(section.error("backend", value, &problem));
     };
 
-    let most = limits.max_connections;
-    let written = section.count("max_connections", raw.max_connections.as_ref(), 1..=MAX_CONNECTIONS_MAX)?;
-    if let (Some(value), Some(_)) = (&raw.max_connections, written.filter(|&written| written > most)) {
-        let problem = format!("is more than limits.max_connections, which is {most}");
-        return Err(section.error("max_connections", value, &problem));
-    }
     Ok(Listener {
         name: name.into(),
         bind,
         backend,
         tls: read_tls(section, entry)?,
-        max_connections: written.unwrap_or(most),
-        rates: Rates {
-            total: section.count("handshake_rate", raw.handshake_rate.as_ref(), 1..=RATE_MAX)?,
-            per_source: section.count(
-                "handshake_rate_per_source",
-                raw.handshake_rate_per_source.as_ref(),
-                1..=RATE_MAX,
-            )?,
-        },
+        admission: Admission::read(section, raw, limits, warnings)?,
+        listen_backlog: read_listen_backlog(section, raw.listen_backlog.as_ref())?.unwrap_or(limits.listen_backlog),
+        session: SessionLimits::read(section, raw, limits, coalesce)?,
     })
 }

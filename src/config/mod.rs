@@ -7,6 +7,7 @@
 //! `config/ringwall.toml` documents each key for operators. Read `tests/config_files.rs` first.
 
 mod address;
+mod admission;
 mod backend;
 mod backend_tls;
 mod cert_dir;
@@ -25,6 +26,7 @@ mod reload;
 mod runtime;
 mod section;
 mod security;
+mod session_limits;
 mod size;
 mod tls;
 mod value;
@@ -34,6 +36,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+pub use self::admission::Admission;
 pub use self::backend::Backend;
 pub use self::backend_tls::BackendTls;
 pub use self::error::ConfigError;
@@ -43,6 +46,7 @@ pub use self::machine::{Machine, raise_open_files};
 pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
 pub use self::security::Security;
+pub use self::session_limits::SessionLimits;
 pub use self::tls::{Pair, Tls};
 pub use crate::roster::Server;
 
@@ -50,7 +54,7 @@ pub use self::duration::show as show_duration;
 pub use self::size::show as show_size;
 
 use self::error::Source;
-use self::raw::RawConfig;
+use self::raw::{RawConfig, Value};
 use self::section::{Section, is_word};
 use crate::tls::{BackendCredentials, Credentials};
 
@@ -190,6 +194,13 @@ impl Config {
         Err(ConfigError::of_file(self.source.file(), format!("log.key_log: {problem}: {meaning}")))
     }
 
+    /// The most bytes that one session may hold, on the listener where that is most.
+    #[must_use]
+    pub fn session_memory_max(&self) -> usize {
+        let most = self.listeners.iter().map(|listener| listener.session.send_buffer).max();
+        limits::session_memory_max(most.unwrap_or(self.limits.send_buffer))
+    }
+
     /// How many file descriptors a process with this configuration may need at once.
     #[must_use]
     pub fn open_files_max(&self) -> u64 {
@@ -204,7 +215,10 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
     let threads = runtime.cores.len();
     let limits = Limits::read(source, &raw.limits, machine, raw.listener.len(), threads, &mut warnings)?;
     let backends = backend::read_backends(source, &raw.backend, machine)?;
-    let listeners = listener::read_listeners(source, &raw.listener, &backends, &limits, machine, &mut warnings)?;
+    let section = Section { source, name: "coalesce" };
+    let coalesce = Coalesce::read(&section, "bytes", raw.coalesce.bytes.as_ref())?;
+    let bounds = (&limits, coalesce);
+    let listeners = listener::read_listeners(source, &raw.listener, &backends, bounds, machine, &mut warnings)?;
     backend::check_servers(source, &raw.backend, &backends, &listeners)?;
     let key_log = read_key_log(source, raw, &mut warnings)?;
     for (index, backend) in backends.iter().enumerate() {
@@ -220,7 +234,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         runtime,
         limits,
         security: Security::read(source, &raw.security)?,
-        coalesce: Coalesce::read(source, raw)?,
+        coalesce,
         log: Log::read(source, raw)?,
         key_log,
         warnings,
@@ -229,16 +243,14 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
 }
 
 impl Coalesce {
-    fn read(source: &Source, raw: &RawConfig) -> Result<Self, ConfigError> {
-        let section = Section { source, name: "coalesce" };
-        let raw = raw.coalesce.bytes.as_ref();
+    fn read(section: &Section<'_>, key: &str, raw: Option<&Spanned<Value>>) -> Result<Self, ConfigError> {
         if raw.is_some_and(|value| is_word(value, "off")) {
             return Ok(Self::Off);
         }
         if raw.is_some_and(|value| is_word(value, "unbounded")) {
             return Ok(Self::Unbounded);
         }
-        section.size("bytes", raw, "64KiB", "1KiB"..="1MiB", ", or \"off\", or \"unbounded\"").map(Self::Bytes)
+        section.size(key, raw, "64KiB", "1KiB"..="1MiB", ", or \"off\", or \"unbounded\"").map(Self::Bytes)
     }
 }
 

@@ -313,7 +313,7 @@ impl Plane<'_> {
             shards = runtime.cores.len(),
             listeners = %shown.join(", "),
             max_connections = limits.max_connections,
-            session_memory_max = %show_size(limits.session_memory_max()),
+            session_memory_max = %show_size(self.config.session_memory_max()),
             shard_memory = %show_size(limits.shard_memory),
             "started"
         );

@@ -8,7 +8,7 @@ use tracing::{Level, debug, enabled, error, info, warn};
 
 use super::reload::{Cause, ReloadCounts, Reloaded};
 use crate::config::{Backend, Config, Listener};
-use crate::events::{CloseRecord, Event};
+use crate::events::{CloseRecord, Denial, Event};
 use crate::metrics::Tally;
 use crate::session::close::CloseReason;
 
@@ -50,21 +50,38 @@ pub(super) fn log_event(config: &Config, event: &Event) {
             pending_ms = millis(*pending),
             "session stalled: neither side reads"
         ),
-        Event::TooFast { listener, clients } => warn!(
-            target: "ringwall::dispatcher",
-            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
-            clients,
-            "clients refused: they come faster than handshake_rate or handshake_rate_per_source allows"
-        ),
-        Event::LimitReached { listener, refused, closed } => warn!(
-            target: "ringwall::dispatcher",
-            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
-            refused,
-            closed,
-            "clients refused: limits.max_connections or the listener's own max_connections is reached"
-        ),
+        Event::Denied { listener, why, refused, closed, client } => {
+            log_denied(listener_at(config, *listener), *why, *refused, *closed, *client);
+        }
         Event::Draining => info!(target: "ringwall::dispatcher", "accepting nothing more"),
     }
+}
+
+/// Says that clients were not let in; `client` is the last of them, where it is known.
+fn log_denied(listener: Option<&Listener>, why: Denial, refused: u64, closed: u64, client: Option<SocketAddr>) {
+    let text = match why {
+        Denial::Network => "clients denied: they come from networks that the listener's allow or deny keeps out",
+        Denial::HandshakeRate => {
+            "clients refused: they come faster than handshake_rate or handshake_rate_per_source allows"
+        }
+        Denial::ConnectionRate => {
+            "clients refused: they come faster than connection_rate or connection_rate_per_source allows"
+        }
+        Denial::SourceConnections => "clients refused: the listener's max_connections_per_source is reached",
+        Denial::Connections => {
+            "clients refused: limits.max_connections or the listener's own max_connections is reached"
+        }
+    };
+    let are_told = !matches!(why, Denial::Network | Denial::HandshakeRate);
+    warn!(
+        target: "ringwall::dispatcher",
+        listener = listener.map(|listener| display(&listener.name)),
+        clients = (!are_told).then_some(closed),
+        refused = are_told.then_some(refused),
+        closed = are_told.then_some(closed),
+        last = client.map(display),
+        "{text}"
+    );
 }
 
 /// What an operator has to mend is a warning whether or not sessions are logged; any other end is a line of its own
@@ -182,7 +199,11 @@ pub(super) fn log_totals(tally: &Tally, reloads: ReloadCounts) {
         sessions = tally.sessions,
         refused_at_limit = tally.refused_at_limit,
         closed_at_limit = tally.closed_at_limit,
+        refused_at_source_limit = tally.refused_at_source_limit,
+        closed_at_source_limit = tally.closed_at_source_limit,
+        refused_at_rate = tally.refused_at_rate,
         closed_at_rate = tally.closed_at_rate,
+        denied = tally.denied,
         handshakes = tally.handshakes,
         handshakes_abandoned = tally.handshakes_abandoned,
         handshakes_displaced = tally.handshakes_displaced,

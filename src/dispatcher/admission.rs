@@ -1,36 +1,161 @@
-//! Who is let in: the connection limits, and how many may be told that they are reached.
+//! Who is let in: networks, rates and limits of connections, and how many may be told that they are not.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::rates::{Meter, Rates};
+use super::sources::{Slots, Source};
+use crate::events::Denial;
 use crate::load::LoadCell;
+use crate::metrics::Tally;
+use crate::networks::AddressSet;
 use crate::session::Refusal;
+use crate::sources::{SourceCounts, SourceSlot};
+use crate::time::Time;
 
 /// Clients that may be in the middle of being told that a limit is reached. Telling them takes a handshake each;
 /// beyond this they are closed without a word.
 pub const REFUSALS_MAX: u64 = 64;
 
+/// Slots for sources, for each connection that there may be: as many as make sure that one is free.
+const SLOTS_PER_CONNECTION: usize = 2;
+
+/// Whom a listener lets in.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Who may connect at all.
+    pub allowed: AddressSet,
+    /// How fast clients may come; those that come on top are closed without a word, since telling them takes the
+    /// handshake that the rate is there to save.
+    pub handshake_rates: Rates,
+    /// How fast clients may come; those that come on top are told.
+    pub connection_rates: Rates,
+    /// Open connections of one source beyond which its clients are refused, `None`: however many.
+    pub connections_per_source_max: Option<u32>,
+    /// Open connections beyond which clients are refused.
+    pub connections_max: u64,
+}
+
+/// Counts for the sources of all listeners: none where no listener limits them.
+#[must_use]
+pub fn source_counts<'l>(connections_max: u64, mut listeners: impl Iterator<Item = &'l Limits>) -> SourceCounts {
+    let counted = listeners.any(|limits| limits.connections_per_source_max.is_some());
+    let connections = usize::try_from(connections_max).expect("so many connections have descriptors");
+    SourceCounts::new(if counted { SLOTS_PER_CONNECTION * connections.max(1) } else { 0 })
+}
+
 /// What becomes of an accepted client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Admit,
-    Refuse(Refusal),
-    Drop,
+    /// It is served; its source is counted where there is a slot.
+    Admit(Option<SourceSlot>),
+    /// It is told why it is not served.
+    Refuse(Denial, Refusal),
+    /// It is closed without a word.
+    Close(Denial),
 }
 
-/// Counts of open connections, and their limits.
+/// A listener's limits, and what has come to it lately.
+#[derive(Debug)]
+struct Gate {
+    limits: Limits,
+    handshakes: Meter,
+    connections: Meter,
+}
+
+/// The limits and what they are compared with. Every judgement takes as many steps as there are shards, and no more for
+/// more listeners, connections or sources.
 #[derive(Debug)]
 pub(super) struct Admission {
     connections_max: u64,
-    /// Per listener; what has been handed to shards since the start, then the same for refusals.
-    listeners_max: Vec<u64>,
+    gates: Vec<Gate>,
+    /// What has been handed to shards since the start, per listener, then refusals.
     handed: Vec<u64>,
+    /// The same of all listeners, without refusals.
+    admitted: u64,
     cells: Vec<Arc<LoadCell>>,
+    slots: Slots<(u16, Source)>,
+    counts: SourceCounts,
 }
 
 impl Admission {
-    pub(super) fn new(connections_max: u64, listeners_max: Vec<u64>, cells: Vec<Arc<LoadCell>>) -> Self {
-        let handed = vec![0; listeners_max.len() + 1];
-        Self { connections_max, listeners_max, handed, cells }
+    /// `counts` are those of [`source_counts`].
+    pub(super) fn new(
+        connections_max: u64,
+        limits: Vec<Limits>,
+        cells: Vec<Arc<LoadCell>>,
+        counts: SourceCounts,
+    ) -> Self {
+        let gate = |limits: Limits| Gate {
+            handshakes: Meter::new(limits.handshake_rates),
+            connections: Meter::new(limits.connection_rates),
+            limits,
+        };
+        Self {
+            connections_max,
+            handed: vec![0; limits.len() + 1],
+            gates: limits.into_iter().map(gate).collect(),
+            admitted: 0,
+            cells,
+            slots: Slots::new(counts.slots()),
+            counts,
+        }
+    }
+
+    /// Whether it matters where clients of the listener come from.
+    pub(super) fn wants_address(&self, listener: u16) -> bool {
+        let Gate { limits, handshakes, connections } = &self.gates[usize::from(listener)];
+        let counts = limits.connections_per_source_max.is_some();
+        counts || !limits.allowed.is_everything() || handshakes.wants_source() || connections.wants_source()
+    }
+
+    /// Judges a client of `listener` and counts it unless it is closed. Without its address it is in no network.
+    pub(super) fn admit(&mut self, listener: u16, address: Option<IpAddr>, now: Time) -> Verdict {
+        let gate = &mut self.gates[usize::from(listener)];
+        let source = address.map(Source::of);
+        if !gate.limits.allowed.is_everything() && !address.is_some_and(|address| gate.limits.allowed.contains(address))
+        {
+            return Verdict::Close(Denial::Network);
+        }
+        if !gate.handshakes.admit(source, now) {
+            return Verdict::Close(Denial::HandshakeRate);
+        }
+        if !gate.connections.admit(source, now) {
+            return self.refuse(Denial::ConnectionRate, Refusal::TooFast);
+        }
+        let Ok(slot) = self.source_with_room(listener, source) else {
+            return self.refuse(Denial::SourceConnections, Refusal::TooManyPerSource);
+        };
+        let index = usize::from(listener);
+        if self.open_in_all() >= self.connections_max || self.open(index) >= self.gates[index].limits.connections_max {
+            return self.refuse(Denial::Connections, Refusal::TooManyConnections);
+        }
+        self.handed[index] += 1;
+        self.admitted += 1;
+        if let Some(slot) = slot {
+            self.counts.count_opened(slot);
+        }
+        Verdict::Admit(slot)
+    }
+
+    /// Where the source is counted, if it is; an error when it has as many connections as it may have.
+    fn source_with_room(&mut self, listener: u16, source: Option<Source>) -> Result<Option<SourceSlot>, ()> {
+        let max = self.gates[usize::from(listener)].limits.connections_per_source_max;
+        let (Some(max), Some(source)) = (max, source) else { return Ok(None) };
+        let counts = &self.counts;
+        let slot = self.slots.slot((listener, source), |slot| counts.open(SourceSlot(slot)) == 0);
+        let slot = SourceSlot(slot.expect("there are twice as many slots as connections"));
+        if self.counts.open(slot) < max { Ok(Some(slot)) } else { Err(()) }
+    }
+
+    fn refuse(&mut self, why: Denial, refusal: Refusal) -> Verdict {
+        let refusals = self.gates.len();
+        if self.open(refusals) < REFUSALS_MAX {
+            self.handed[refusals] += 1;
+            Verdict::Refuse(why, refusal)
+        } else {
+            Verdict::Close(why)
+        }
     }
 
     fn open(&self, counter: usize) -> u64 {
@@ -38,47 +163,148 @@ impl Admission {
         self.handed[counter].saturating_sub(ended)
     }
 
-    /// Judges a client of `listener` and counts it unless it is dropped.
-    pub(super) fn admit(&mut self, listener: u16) -> Verdict {
-        let listener = usize::from(listener);
-        let refusals = self.listeners_max.len();
-        let open: u64 = (0..refusals).map(|counter| self.open(counter)).sum();
-        if open < self.connections_max && self.open(listener) < self.listeners_max[listener] {
-            self.handed[listener] += 1;
-            Verdict::Admit
-        } else if self.open(refusals) < REFUSALS_MAX {
-            self.handed[refusals] += 1;
-            Verdict::Refuse(Refusal::TooManyConnections)
-        } else {
-            Verdict::Drop
-        }
+    /// Open connections of all listeners without refusals. What ends meanwhile may still be counted, never the reverse.
+    fn open_in_all(&self) -> u64 {
+        let refusals = self.gates.len();
+        let ended = |cell: &Arc<LoadCell>| cell.ended_in_all().saturating_sub(cell.ended(refusals));
+        self.admitted.saturating_sub(self.cells.iter().map(ended).sum())
     }
+}
+
+/// Counts a client that was not let in.
+pub(super) const fn count(tally: &mut Tally, why: Denial, told: bool) {
+    let counter = match (why, told) {
+        (Denial::Network, _) => &mut tally.denied,
+        (Denial::HandshakeRate | Denial::ConnectionRate, false) => &mut tally.closed_at_rate,
+        (Denial::HandshakeRate | Denial::ConnectionRate, true) => &mut tally.refused_at_rate,
+        (Denial::SourceConnections, false) => &mut tally.closed_at_source_limit,
+        (Denial::SourceConnections, true) => &mut tally.refused_at_source_limit,
+        (Denial::Connections, false) => &mut tally.closed_at_limit,
+        (Denial::Connections, true) => &mut tally.refused_at_limit,
+    };
+    *counter += 1;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const REFUSED: Verdict = Verdict::Refuse(Denial::Connections, Refusal::TooManyConnections);
+
+    fn limits(connections_max: u64) -> Limits {
+        Limits {
+            allowed: AddressSet::allowing(&[], &[]),
+            handshake_rates: Rates::default(),
+            connection_rates: Rates::default(),
+            connections_per_source_max: None,
+            connections_max,
+        }
+    }
+
+    /// With one shard; and what that shard publishes.
+    fn admission(connections_max: u64, limits: Vec<Limits>) -> (Admission, Arc<LoadCell>, SourceCounts) {
+        let cell = Arc::new(LoadCell::new(limits.len() + 1));
+        let counts = source_counts(connections_max, limits.iter());
+        (Admission::new(connections_max, limits, vec![Arc::clone(&cell)], counts.clone()), cell, counts)
+    }
+
+    fn now() -> Time {
+        Time::from_nanos(60_000_000_000)
+    }
+
+    fn come(admission: &mut Admission, listener: u16, address: &str) -> Verdict {
+        admission.admit(listener, address.parse().ok(), now())
+    }
+
     #[test]
     fn the_limits_hold_globally_and_per_listener_and_an_end_makes_room() {
-        let cell = Arc::new(LoadCell::new(3));
-        let mut admission = Admission::new(3, vec![2, 10], vec![Arc::clone(&cell)]);
-        let refused = Verdict::Refuse(Refusal::TooManyConnections);
-        let verdicts: Vec<_> = [0, 0, 0, 1, 1].map(|listener| admission.admit(listener)).into();
-        assert_eq!(verdicts, [Verdict::Admit, Verdict::Admit, refused, Verdict::Admit, refused]);
+        let (mut admission, cell, _) = admission(3, vec![limits(2), limits(10)]);
+        let verdicts: Vec<_> = [0, 0, 0, 1, 1].map(|listener| admission.admit(listener, None, now())).into();
+        let admitted = Verdict::Admit(None);
+        assert_eq!(verdicts, [admitted, admitted, REFUSED, admitted, REFUSED]);
+        // The end of a refusal makes no room.
+        cell.count_ended(2);
+        assert_eq!(admission.admit(1, None, now()), REFUSED);
         cell.count_ended(0);
-        assert_eq!(admission.admit(1), Verdict::Admit);
+        assert_eq!(admission.admit(1, None, now()), admitted);
+        assert_eq!(admission.admit(1, None, now()), REFUSED);
     }
 
     #[test]
     fn at_most_sixty_four_are_being_told_at_once() {
-        let cell = Arc::new(LoadCell::new(2));
-        let mut admission = Admission::new(0, vec![10], vec![Arc::clone(&cell)]);
+        let (mut admission, cell, _) = admission(0, vec![limits(10)]);
         for _ in 0..64 {
-            assert_eq!(admission.admit(0), Verdict::Refuse(Refusal::TooManyConnections));
+            assert_eq!(admission.admit(0, None, now()), REFUSED);
         }
-        assert_eq!(admission.admit(0), Verdict::Drop);
+        assert_eq!(admission.admit(0, None, now()), Verdict::Close(Denial::Connections));
         cell.count_ended(1);
-        assert_eq!(admission.admit(0), Verdict::Refuse(Refusal::TooManyConnections));
+        assert_eq!(admission.admit(0, None, now()), REFUSED);
+    }
+
+    #[test]
+    fn a_source_has_so_many_connections_on_each_listener_and_an_end_makes_room() {
+        let limited = || Limits { connections_per_source_max: Some(2), ..limits(100) };
+        let (mut admission, cell, counts) = admission(100, vec![limited(), limited(), limits(100)]);
+        let (first, second) = ("2001:db8::1", "2001:db8::2");
+        let Verdict::Admit(Some(slot)) = come(&mut admission, 0, first) else { panic!("refused") };
+        assert_eq!(come(&mut admission, 0, second), Verdict::Admit(Some(slot)));
+        let refused = Verdict::Refuse(Denial::SourceConnections, Refusal::TooManyPerSource);
+        assert_eq!(come(&mut admission, 0, first), refused);
+        for (listener, address) in [(0, "2001:db8:0:1::1"), (1, first), (0, "192.0.2.1"), (0, "192.0.2.2")] {
+            let Verdict::Admit(Some(other)) = come(&mut admission, listener, address) else { panic!("refused") };
+            assert_ne!(other, slot, "{address}");
+        }
+        assert_eq!(come(&mut admission, 2, first), Verdict::Admit(None));
+        cell.count_ended(0);
+        assert_eq!(come(&mut admission, 0, first), refused);
+        counts.count_ended(slot);
+        assert_eq!(come(&mut admission, 0, first), Verdict::Admit(Some(slot)));
+    }
+
+    #[test]
+    fn who_is_denied_by_a_network_is_closed_and_uses_up_nothing() {
+        let network = ["192.0.2.0/24".parse().unwrap()];
+        let rates = Rates { total: Some(1), per_source: None };
+        let denying = Limits { allowed: AddressSet::allowing(&[], &network), handshake_rates: rates, ..limits(1) };
+        let (mut admission, ..) = admission(1, vec![denying]);
+        for _ in 0..100 {
+            assert_eq!(come(&mut admission, 0, "192.0.2.7"), Verdict::Close(Denial::Network));
+        }
+        // Its address is not known: it has gone already.
+        assert_eq!(admission.admit(0, None, now()), Verdict::Close(Denial::Network));
+        assert_eq!(come(&mut admission, 0, "198.51.100.7"), Verdict::Admit(None));
+    }
+
+    #[test]
+    fn beyond_a_rate_of_connections_clients_are_told_and_beyond_one_of_handshakes_they_are_not() {
+        let rates = |total| Rates { total: Some(total), per_source: None };
+        let limits = Limits { handshake_rates: rates(3), connection_rates: rates(2), ..limits(100) };
+        let (mut admission, ..) = admission(100, vec![limits]);
+        let verdicts: Vec<_> = (0..5).map(|_| admission.admit(0, None, now())).collect();
+        let (admitted, told) = (Verdict::Admit(None), Verdict::Refuse(Denial::ConnectionRate, Refusal::TooFast));
+        let closed = Verdict::Close(Denial::HandshakeRate);
+        assert_eq!(verdicts, [admitted, admitted, told, closed, closed]);
+    }
+
+    #[test]
+    fn each_kind_of_denial_has_its_counter() {
+        let mut tally = Tally::default();
+        for why in Denial::ALL {
+            count(&mut tally, why, false);
+        }
+        count(&mut tally, Denial::ConnectionRate, true);
+        count(&mut tally, Denial::SourceConnections, true);
+        count(&mut tally, Denial::Connections, true);
+        let expected = Tally {
+            denied: 1,
+            closed_at_rate: 2,
+            closed_at_source_limit: 1,
+            closed_at_limit: 1,
+            refused_at_rate: 1,
+            refused_at_source_limit: 1,
+            refused_at_limit: 1,
+            ..Tally::default()
+        };
+        assert_eq!(tally, expected);
     }
 }

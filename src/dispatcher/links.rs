@@ -10,6 +10,7 @@ use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
 use crate::pulse::Ping;
 use crate::roster::{Member, Roster};
 use crate::shard::{Dismissal, Order, Renewal};
+use crate::sources::SourceCounts;
 
 /// What the control plane tells the dispatcher.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub struct Links {
     pub wake: Fd,
     /// What shards look at before they ring.
     pub doorbell: Doorbell,
+    /// Open connections of each source, where a listener limits them: of [`source_counts`](super::source_counts).
+    pub sources: SourceCounts,
     /// What the log should say.
     pub events: EventSender,
 }

@@ -14,21 +14,21 @@ mod news;
 mod pending;
 pub mod placement;
 mod rates;
+mod sources;
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use admission::REFUSALS_MAX;
+pub use admission::{Limits, REFUSALS_MAX, source_counts};
 pub use links::{Command, Links, Port};
 pub use rates::Rates;
 
 use crate::dispatcher::admission::{Admission, Verdict};
-use crate::dispatcher::news::Refused;
+use crate::dispatcher::news::Denied;
 use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
-use crate::dispatcher::rates::Meter;
 use crate::events::Event;
 use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, Token, Wait};
 use crate::metrics::Tally;
@@ -63,14 +63,12 @@ pub struct Options {
 }
 
 /// A listening socket.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// The socket.
     pub socket: Fd,
-    /// Open connections beyond which its clients are refused.
-    pub connections_max: u64,
-    /// How fast its clients may come.
-    pub rates: Rates,
+    /// Whom it lets in.
+    pub limits: Limits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +83,9 @@ enum Accepting {
 
 #[derive(Debug)]
 struct ListenerState {
-    listener: Listener,
+    socket: Fd,
     accepting: Accepting,
-    meter: Meter,
-    refused: Refused,
+    denied: Denied,
     /// The log has been told that accepting is paused.
     told: bool,
 }
@@ -143,23 +140,18 @@ impl<D: Driver> Dispatcher<D> {
     #[must_use]
     pub fn new(options: Options, driver: D, links: Links, listeners: Vec<Listener>, ports: Vec<Port>) -> Self {
         let cells = ports.iter().map(|port| Arc::clone(&port.load)).collect();
-        let listeners_max = listeners.iter().map(|listener| listener.connections_max).collect();
+        let listener =
+            |socket| ListenerState { socket, accepting: Accepting::Idle, denied: Denied::default(), told: false };
+        let (listeners, limits) =
+            listeners.into_iter().map(|Listener { socket, limits }| (listener(socket), limits)).unzip();
+        let sources = links.sources.clone();
         let shard = |port| ShardState { port, handed: 0, unsent: VecDeque::new(), ring_due: false };
         let now = driver.now();
         Self {
             driver,
             links,
-            admission: Admission::new(options.connections_max, listeners_max, cells),
-            listeners: listeners
-                .into_iter()
-                .map(|listener| ListenerState {
-                    listener,
-                    accepting: Accepting::Idle,
-                    meter: Meter::new(listener.rates),
-                    refused: Refused::default(),
-                    told: false,
-                })
-                .collect(),
+            admission: Admission::new(options.connections_max, limits, cells, sources),
+            listeners,
             candidates: Vec::with_capacity(ports.len()),
             shards: ports.into_iter().map(shard).collect(),
             placement: Placement::new(options.seed),
@@ -214,7 +206,7 @@ impl<D: Driver> Dispatcher<D> {
         self.send_unsent();
         self.hand_over_backlog();
         self.update_pending();
-        self.tell_refused();
+        self.tell_denied();
         self.advance();
         self.ring_shards();
         Ok(())
@@ -235,7 +227,7 @@ impl<D: Driver> Dispatcher<D> {
                 Accepting::Armed(_) | Accepting::Cancelled => false,
             };
             if due {
-                let op = Op::Accept { listener: state.listener.socket };
+                let op = Op::Accept { listener: state.socket };
                 state.accepting = Accepting::Armed(self.driver.push(Token(index as u64), op));
             }
         }
@@ -261,7 +253,7 @@ impl<D: Driver> Dispatcher<D> {
             Accepting::Paused(until) if self.may_accept() => Some(until),
             Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
         });
-        let news = self.listeners.iter().filter_map(|state| state.refused.due_at());
+        let news = self.listeners.iter().filter_map(|state| state.denied.due_at());
         let cut_off = match self.phase {
             Phase::Draining { cut_off_at } => Some(cut_off_at),
             Phase::Accepting | Phase::Stopping { .. } | Phase::CutOff | Phase::Ended => None,
@@ -316,33 +308,31 @@ impl<D: Driver> Dispatcher<D> {
 
     fn admit(&mut self, client: Fd, listener: u16) {
         let refusals = u16::try_from(self.listeners.len()).expect("listeners are numbered with 16 bits");
-        let state = &mut self.listeners[usize::from(listener)];
-        let source = state.meter.wants_source().then(|| self.driver.socket_addresses(client).1).flatten();
-        if !state.meter.admit(source.map(|address| address.ip()), self.now) {
-            state.refused.count_too_fast();
-            self.tally.closed_at_rate += 1;
-            return self.driver.close(client);
-        }
-        match self.admission.admit(listener) {
-            Verdict::Admit => self.hand_over(Handoff { client, listener, refusal: None, counter: listener }),
-            Verdict::Refuse(refusal) => {
-                state.refused.count_at_limit(true);
-                self.tally.refused_at_limit += 1;
-                self.hand_over(Handoff { client, listener, refusal: Some(refusal), counter: refusals });
+        let address =
+            if self.admission.wants_address(listener) { self.driver.socket_addresses(client).1 } else { None };
+        let (why, told) = match self.admission.admit(listener, address.map(|address| address.ip()), self.now) {
+            Verdict::Admit(source) => {
+                return self.hand_over(Handoff { client, listener, refusal: None, counter: listener, source });
             }
-            Verdict::Drop => {
-                state.refused.count_at_limit(false);
-                self.tally.closed_at_limit += 1;
+            Verdict::Refuse(why, refusal) => {
+                let refusal = Some(refusal);
+                self.hand_over(Handoff { client, listener, refusal, counter: refusals, source: None });
+                (why, true)
+            }
+            Verdict::Close(why) => {
                 self.driver.close(client);
+                (why, false)
             }
-        }
+        };
+        admission::count(&mut self.tally, why, told);
+        self.listeners[usize::from(listener)].denied.count(why, told, address);
     }
 
     /// Tells the log who was not let in: at most once a second, and at the end what is left to tell.
-    fn tell_refused(&mut self) {
+    fn tell_denied(&mut self) {
         let (now, at_end) = (self.now, self.is_done());
         for (listener, state) in (0..).zip(&mut self.listeners) {
-            state.refused.tell(listener, now, at_end, &mut self.links.events);
+            state.denied.tell(listener, now, at_end, &mut self.links.events);
         }
     }
 
@@ -358,11 +348,10 @@ impl<D: Driver> Dispatcher<D> {
     }
 
     fn try_hand_over(&mut self, handoff: Handoff) -> Result<(), Handoff> {
-        let counters = self.listeners.len() + 1;
         self.candidates.clear();
         self.candidates.extend(self.shards.iter().map(|shard| {
-            let ended: u64 = (0..counters).map(|counter| shard.port.load.ended(counter)).sum();
-            Candidate { sessions: shard.handed.saturating_sub(ended), load: shard.port.load.read() }
+            let sessions = shard.handed.saturating_sub(shard.port.load.ended_in_all());
+            Candidate { sessions, load: shard.port.load.read() }
         }));
         let first = self.placement.choose(&self.candidates);
         let count = self.shards.len();
@@ -473,7 +462,7 @@ impl<D: Driver> Dispatcher<D> {
     /// that is closed would be reset.
     fn stop_listening(&mut self) {
         for index in 0..self.listeners.len() {
-            let socket = self.listeners[index].listener.socket;
+            let socket = self.listeners[index].socket;
             let listener = u16::try_from(index).expect("listeners are numbered with 16 bits");
             while let Some(client) = self.driver.accept_waiting(socket) {
                 self.admit(client, listener);

@@ -1,74 +1,59 @@
 //! What the log is told of clients that were not let in: numbers, added up and told once a second, so that a flood
 //! does not flood the log.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::events::{Event, EventSender};
+use crate::events::{Denial, Event, EventSender};
 use crate::time::Time;
 
-/// How often the log is told at most.
+/// How often the log is told at most, of each kind.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// The clients that one listener has not let in and the log has not been told of.
+/// The clients that one listener has not let in and the log has not been told of, by why.
 #[derive(Debug, Default)]
-pub(super) struct Refused {
-    too_fast: News<1>,
-    /// Those that are told, and those that are not.
-    at_limit: News<2>,
-}
-
-impl Refused {
-    /// Counts one that came faster than the listener's rates allow.
-    pub(super) const fn count_too_fast(&mut self) {
-        self.too_fast.untold[0] += 1;
-    }
-
-    /// Counts one that came while a limit of connections was reached: it is told so, or closed without a word.
-    pub(super) const fn count_at_limit(&mut self, told: bool) {
-        self.at_limit.untold[if told { 0 } else { 1 }] += 1;
-    }
-
-    /// When there is something to tell, if ever.
-    pub(super) fn due_at(&self) -> Option<Time> {
-        [self.too_fast.due_at(), self.at_limit.due_at()].into_iter().flatten().min()
-    }
-
-    /// Tells what is due; at the end what is left, however short the last time is ago.
-    pub(super) fn tell(&mut self, listener: u16, now: Time, at_end: bool, events: &mut EventSender) {
-        if let Some([clients]) = self.too_fast.take(now, at_end) {
-            events.send(Event::TooFast { listener, clients });
-        }
-        if let Some([refused, closed]) = self.at_limit.take(now, at_end) {
-            events.send(Event::LimitReached { listener, refused, closed });
-        }
-    }
+pub(super) struct Denied {
+    kinds: [News; Denial::ALL.len()],
 }
 
 /// Numbers that count up until they are told.
-#[derive(Debug)]
-struct News<const N: usize> {
-    untold: [u64; N],
+#[derive(Clone, Copy, Debug, Default)]
+struct News {
+    refused: u64,
+    closed: u64,
+    last: Option<SocketAddr>,
     /// When the next numbers may be told.
     tell_at: Time,
 }
 
-impl<const N: usize> Default for News<N> {
-    fn default() -> Self {
-        Self { untold: [0; N], tell_at: Time::default() }
+impl Denied {
+    /// Counts a client: it is told so, or closed without a word.
+    pub(super) fn count(&mut self, why: Denial, told: bool, client: Option<SocketAddr>) {
+        let news = &mut self.kinds[why as usize];
+        *(if told { &mut news.refused } else { &mut news.closed }) += 1;
+        news.last = client;
+    }
+
+    /// When there is something to tell, if ever.
+    pub(super) fn due_at(&self) -> Option<Time> {
+        self.kinds.iter().filter_map(News::due_at).min()
+    }
+
+    /// Tells what is due; at the end what is left, however short the last time is ago.
+    pub(super) fn tell(&mut self, listener: u16, now: Time, at_end: bool, events: &mut EventSender) {
+        for (why, news) in Denial::ALL.into_iter().zip(&mut self.kinds) {
+            if news.due_at().is_some_and(|due| due <= now || at_end) {
+                let News { refused, closed, last: client, .. } = *news;
+                events.send(Event::Denied { listener, why, refused, closed, client });
+                *news = News { tell_at: now + TELL_EVERY, ..News::default() };
+            }
+        }
     }
 }
 
-impl<const N: usize> News<N> {
+impl News {
     fn due_at(&self) -> Option<Time> {
-        self.untold.iter().any(|&number| number > 0).then_some(self.tell_at)
-    }
-
-    fn take(&mut self, now: Time, at_end: bool) -> Option<[u64; N]> {
-        if self.due_at()? > now && !at_end {
-            return None;
-        }
-        self.tell_at = now + TELL_EVERY;
-        Some(std::mem::replace(&mut self.untold, [0; N]))
+        (self.refused + self.closed > 0).then_some(self.tell_at)
     }
 }
 
@@ -83,55 +68,65 @@ mod tests {
         Time::from_nanos(60_000_000_000 + millis * 1_000_000)
     }
 
-    /// What listener 3 tells: too fast, refused and closed, in the order of its events.
-    fn told(refused: &mut Refused, now: Time, at_end: bool) -> Vec<(u64, u64, u64)> {
+    /// What listener 3 tells: why, refused and closed, in the order of its events.
+    fn told(denied: &mut Denied, now: Time, at_end: bool) -> Vec<(Denial, u64, u64)> {
         let (mut sender, mut receiver): (EventSender, EventReceiver) = events(8, Doorbell::new(), Fd(0));
-        refused.tell(3, now, at_end, &mut sender);
+        denied.tell(3, now, at_end, &mut sender);
         let mut told = Vec::new();
         while let Some(event) = receiver.receive() {
-            if let Event::TooFast { listener: 3, clients } = event {
-                told.push((clients, 0, 0));
-            } else if let Event::LimitReached { listener: 3, refused, closed } = event {
-                told.push((0, refused, closed));
-            } else {
-                panic!("{event:?}");
-            }
+            let Event::Denied { listener: 3, why, refused, closed, client: None } = event else { panic!("{event:?}") };
+            told.push((why, refused, closed));
         }
         told
     }
 
     #[test]
     fn the_first_is_told_at_once_and_the_others_once_a_second() {
-        let mut refused = Refused::default();
-        assert_eq!((refused.due_at(), told(&mut refused, at(0), false)), (None, vec![]));
-        refused.count_at_limit(false);
-        assert_eq!(told(&mut refused, at(0), false), [(0, 0, 1)]);
-        (0..5).for_each(|_| refused.count_at_limit(true));
-        refused.count_at_limit(false);
-        assert_eq!((told(&mut refused, at(999), false), refused.due_at()), (vec![], Some(at(1_000))));
-        assert_eq!(told(&mut refused, at(1_000), false), [(0, 5, 1)]);
-        assert_eq!((refused.due_at(), told(&mut refused, at(5_000), false)), (None, vec![]));
+        let mut denied = Denied::default();
+        assert_eq!((denied.due_at(), told(&mut denied, at(0), false)), (None, vec![]));
+        denied.count(Denial::Connections, false, None);
+        assert_eq!(told(&mut denied, at(0), false), [(Denial::Connections, 0, 1)]);
+        (0..5).for_each(|_| denied.count(Denial::Connections, true, None));
+        denied.count(Denial::Connections, false, None);
+        assert_eq!((told(&mut denied, at(999), false), denied.due_at()), (vec![], Some(at(1_000))));
+        assert_eq!(told(&mut denied, at(1_000), false), [(Denial::Connections, 5, 1)]);
+        assert_eq!((denied.due_at(), told(&mut denied, at(5_000), false)), (None, vec![]));
     }
 
     #[test]
-    fn a_flood_of_one_kind_does_not_keep_the_other_from_being_told() {
-        let mut refused = Refused::default();
-        refused.count_too_fast();
-        assert_eq!(told(&mut refused, at(0), false), [(1, 0, 0)]);
-        (0..6).for_each(|_| refused.count_too_fast());
-        refused.count_at_limit(true);
-        assert_eq!(told(&mut refused, at(10), false), [(0, 1, 0)]);
-        assert_eq!(told(&mut refused, at(1_000), false), [(6, 0, 0)]);
+    fn a_flood_of_one_kind_does_not_keep_the_others_from_being_told() {
+        let mut denied = Denied::default();
+        denied.count(Denial::Network, false, None);
+        assert_eq!(told(&mut denied, at(0), false), [(Denial::Network, 0, 1)]);
+        (0..6).for_each(|_| denied.count(Denial::Network, false, None));
+        for why in Denial::ALL.into_iter().skip(1).rev() {
+            denied.count(why, true, None);
+        }
+        let others = [Denial::HandshakeRate, Denial::ConnectionRate, Denial::SourceConnections, Denial::Connections];
+        assert_eq!(told(&mut denied, at(10), false), others.map(|why| (why, 1, 0)));
+        assert_eq!(told(&mut denied, at(1_000), false), [(Denial::Network, 0, 6)]);
+    }
+
+    #[test]
+    fn the_last_client_is_named() {
+        let (mut sender, mut receiver): (EventSender, EventReceiver) = events(8, Doorbell::new(), Fd(0));
+        let mut denied = Denied::default();
+        let client = |port| Some(SocketAddr::from(([192, 0, 2, 1], port)));
+        [1, 2, 3].into_iter().for_each(|port| denied.count(Denial::Network, false, client(port)));
+        denied.tell(0, at(0), false, &mut sender);
+        let event = receiver.receive();
+        assert!(matches!(event, Some(Event::Denied { client: last, closed: 3, .. }) if last == client(3)), "{event:?}");
     }
 
     #[test]
     fn at_the_end_all_is_told() {
-        let mut refused = Refused::default();
-        refused.count_too_fast();
-        assert_eq!(told(&mut refused, at(0), false), [(1, 0, 0)]);
-        refused.count_too_fast();
-        assert_eq!(told(&mut refused, at(1), false), []);
-        assert_eq!(told(&mut refused, at(1), true), [(1, 0, 0)]);
-        assert_eq!(told(&mut refused, at(1), true), []);
+        let mut denied = Denied::default();
+        let once = [(Denial::HandshakeRate, 0, 1)];
+        denied.count(Denial::HandshakeRate, false, None);
+        assert_eq!(told(&mut denied, at(0), false), once);
+        denied.count(Denial::HandshakeRate, false, None);
+        assert_eq!(told(&mut denied, at(1), false), []);
+        assert_eq!(told(&mut denied, at(1), true), once);
+        assert_eq!(told(&mut denied, at(1), true), []);
     }
 }

@@ -4,17 +4,16 @@
 //! interval, and is refused when that point is more than a second away. So a burst of one second's worth passes after
 //! a quiet time, and no counter needs a timer.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use super::sources::{Slots, Source};
 use crate::time::Time;
 
 /// What may come at once after a quiet time, in seconds of the rate.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Addresses remembered at once, 32 bytes each. Only those that came within the last second count; if there are more
-/// of them, those that come on top are bounded by the listener's rate alone.
+/// Sources remembered at once for each rate, about 64 bytes each. Only those that came within the last second count; if
+/// there are more of them, those that come on top are bounded by the listener's rate alone.
 const SOURCES_MAX: usize = 65_536;
 
 /// Clients per second beyond which further ones are refused, `None`: however many.
@@ -31,12 +30,14 @@ pub struct Rates {
 pub(super) struct Meter {
     rates: Rates,
     total: Time,
-    sources: HashMap<IpAddr, Time>,
+    slots: Slots<Source>,
+    /// The point in time of each source, by its slot.
+    sources: Vec<Time>,
 }
 
 impl Meter {
     pub(super) fn new(rates: Rates) -> Self {
-        Self { rates, total: Time::default(), sources: HashMap::new() }
+        Self { rates, total: Time::default(), slots: Slots::new(SOURCES_MAX), sources: Vec::new() }
     }
 
     /// Whether it matters where clients come from.
@@ -45,27 +46,25 @@ impl Meter {
     }
 
     /// Whether a client that has come from `source` is within the rates. Only then it counts.
-    pub(super) fn admit(&mut self, source: Option<IpAddr>, now: Time) -> bool {
-        let source = source.map(network).filter(|_| self.rates.per_source.is_some());
-        let total = advance(self.total, self.rates.total, now);
-        let seen = source.and_then(|source| self.sources.get(&source)).copied().unwrap_or_default();
-        let (Some(total), Some(seen)) = (total, advance(seen, self.rates.per_source, now)) else {
-            return false;
-        };
-        self.total = total;
-        if let Some(source) = source {
-            self.remember(source, seen, now);
+    pub(super) fn admit(&mut self, source: Option<Source>, now: Time) -> bool {
+        let Some(total) = advance(self.total, self.rates.total, now) else { return false };
+        if let (Some(source), Some(rate)) = (source, self.rates.per_source)
+            && let Some(point) = self.point(source, now)
+        {
+            let Some(next) = advance(*point, Some(rate), now) else { return false };
+            *point = next;
         }
+        self.total = total;
         true
     }
 
-    fn remember(&mut self, source: IpAddr, seen: Time, now: Time) {
-        if self.sources.len() >= SOURCES_MAX {
-            self.sources.retain(|_, seen| *seen > now);
+    /// The source's point in time; `None` when there are too many sources.
+    fn point(&mut self, source: Source, now: Time) -> Option<&mut Time> {
+        let slot = self.slots.slot(source, |slot| self.sources[slot as usize] <= now)? as usize;
+        if slot == self.sources.len() {
+            self.sources.push(Time::default());
         }
-        if self.sources.len() < SOURCES_MAX || self.sources.contains_key(&source) {
-            self.sources.insert(source, seen);
-        }
+        Some(&mut self.sources[slot])
     }
 }
 
@@ -74,14 +73,6 @@ fn advance(point: Time, rate: Option<u32>, now: Time) -> Option<Time> {
     let Some(rate) = rate else { return Some(point) };
     let next = point.max(now) + BURST / rate;
     (next <= now + BURST).then_some(next)
-}
-
-/// The address, or of IPv6 the network that a host chooses its addresses from.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-    }
 }
 
 #[cfg(test)]
@@ -93,7 +84,8 @@ mod tests {
     }
 
     fn admitted(meter: &mut Meter, source: &str, clients: usize, now: Time) -> usize {
-        (0..clients).filter(|_| meter.admit(source.parse().ok(), now)).count()
+        let source = Source::of(source.parse().unwrap());
+        (0..clients).filter(|_| meter.admit(Some(source), now)).count()
     }
 
     #[test]
@@ -130,17 +122,19 @@ mod tests {
     fn without_rates_everybody_is_let_in_and_nobody_remembered() {
         let mut meter = Meter::new(Rates::default());
         assert_eq!(admitted(&mut meter, "192.0.2.1", 100_000, at(0)), 100_000);
-        assert!(meter.sources.is_empty());
+        assert_eq!(meter.slots.len(), 0);
     }
 
     #[test]
-    fn addresses_are_remembered_up_to_a_bound_and_forgotten_when_their_time_has_passed() {
+    fn sources_are_remembered_up_to_a_bound_and_forgotten_when_their_time_has_passed() {
         let mut meter = Meter::new(Rates { total: None, per_source: Some(1) });
-        let source = |index: u32| Some(IpAddr::from(index.to_be_bytes()));
+        let source = |index: u32| Some(Source::of(index.to_be_bytes().into()));
         assert!((0..70_000).all(|index| meter.admit(source(index), at(0))));
-        assert_eq!(meter.sources.len(), 65_536);
+        assert_eq!(meter.slots.len(), 65_536);
         assert!(!meter.admit(source(0), at(999)));
-        assert!(meter.admit(source(70_000), at(1_000)));
-        assert_eq!(meter.sources.len(), 1);
+        // Each that comes makes room for some more.
+        assert!((70_000..90_000).all(|index| meter.admit(source(index), at(1_000))));
+        assert_eq!(meter.slots.len(), 20_000);
+        assert!(!meter.admit(source(89_999), at(1_999)));
     }
 }

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use super::StartError;
 use super::listener_tls::{Common, ListenerTls};
-use crate::config::{self, BackendTls};
+use crate::config::{self, BackendTls, Coalesce, Config, Limits, SessionLimits};
+use crate::io::SocketOptions;
 use crate::roster::Roster;
-use crate::session;
+use crate::session::{self, coalescer::Threshold};
 use crate::shard;
 use crate::tls::{BackendCredentials, Connector, Credentials, Options};
 
@@ -15,6 +16,8 @@ use crate::tls::{BackendCredentials, Connector, Credentials, Options};
 pub(super) struct ListenerPlan {
     tls: Option<ListenerTls>,
     backend: u16,
+    session: session::Options,
+    socket: SocketOptions,
 }
 
 /// A backend, as each shard builds it.
@@ -26,15 +29,51 @@ pub(super) struct BackendPlan {
 }
 
 impl ListenerPlan {
-    pub(super) fn of(listener: &config::Listener, credentials: Option<Credentials>, common: &Common) -> Self {
+    pub(super) fn of(
+        config: &Config,
+        listener: &config::Listener,
+        credentials: Option<Credentials>,
+        common: &Common,
+    ) -> Self {
         let tls = listener.tls.as_ref().zip(credentials);
         let tls = tls.map(|(tls, credentials)| ListenerTls::new(&listener.name, tls, credentials, common));
-        Self { tls, backend: index(listener.backend) }
+        let session = session_options(&config.limits, &listener.session);
+        let socket = socket_options(&config.limits, &listener.session);
+        Self { tls, backend: index(listener.backend), session, socket }
     }
 
-    pub(super) fn build(&self, session: &Rc<session::Options>) -> Result<shard::Listener, StartError> {
+    /// What accepted sockets have set, and those towards servers.
+    pub(super) const fn socket(&self) -> &SocketOptions {
+        &self.socket
+    }
+
+    pub(super) fn build(&self) -> Result<shard::Listener, StartError> {
         let acceptor = self.tls.as_ref().map(ListenerTls::acceptor).transpose()?;
-        Ok(shard::Listener { acceptor, backend: self.backend, session: Rc::clone(session) })
+        let session = Rc::new(self.session.clone());
+        Ok(shard::Listener { acceptor, backend: self.backend, session, socket: self.socket })
+    }
+}
+
+fn session_options(limits: &Limits, session: &SessionLimits) -> session::Options {
+    session::Options {
+        send_buffer_bytes: session.send_buffer,
+        coalesce: match session.coalesce {
+            Coalesce::Off => Threshold::Off,
+            Coalesce::Bytes(bytes) => Threshold::Bytes(bytes),
+            Coalesce::Unbounded => Threshold::Unbounded,
+        },
+        handshake_timeout: limits.handshake_timeout,
+        connect_timeout: limits.connect_timeout,
+        half_close_timeout: session.half_close_timeout,
+        idle_timeout: session.idle_timeout,
+        lifetime_max: session.max_lifetime,
+    }
+}
+
+fn socket_options(limits: &Limits, session: &SessionLimits) -> SocketOptions {
+    SocketOptions {
+        keepalive_seconds: limits.tcp_keepalive.map(|idle| u32::try_from(idle.as_secs()).unwrap_or(u32::MAX)),
+        user_timeout_ms: session.tcp_user_timeout.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
     }
 }
 

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::StartError;
+use super::plans::ListenerPlan;
 use crate::config::{Config, Listener};
-use crate::io::{Fd, SocketOptions, sys};
+use crate::io::{Fd, sys};
 
 /// The number of the first descriptor that is handed over.
 const FIRST: i32 = 3;
@@ -21,7 +22,7 @@ struct Inherited {
 
 /// Listening sockets, in the listeners' order, and where each really listens. A listener whose name or address one has
 /// that was handed over takes it; the others are bound.
-pub(super) fn open(config: &Config, options: &SocketOptions) -> Result<(Vec<Fd>, Vec<SocketAddr>), StartError> {
+pub(super) fn open(config: &Config, plans: &[ListenerPlan]) -> Result<(Vec<Fd>, Vec<SocketAddr>), StartError> {
     let mut inherited = take_over(&numbered(|name| std::env::var(name).ok(), std::process::id())?)?;
     let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
     for listener in &config.listeners {
@@ -30,7 +31,7 @@ pub(super) fn open(config: &Config, options: &SocketOptions) -> Result<(Vec<Fd>,
                 let Inherited { socket, address, .. } = inherited.swap_remove(index);
                 (socket, address)
             }
-            None => bind(listener, config.limits.listen_backlog)?,
+            None => bind(listener)?,
         });
     }
     if let Some(Inherited { address, name, .. }) = inherited.first() {
@@ -42,12 +43,14 @@ pub(super) fn open(config: &Config, options: &SocketOptions) -> Result<(Vec<Fd>,
         )));
     }
     // Accepted sockets have the options of their listener.
-    sockets.iter().for_each(|(socket, _)| sys::tune_socket(Fd(socket.as_raw_fd()), options));
+    for ((socket, _), plan) in sockets.iter().zip(plans) {
+        sys::tune_socket(Fd(socket.as_raw_fd()), plan.socket());
+    }
     Ok(sockets.into_iter().map(|(socket, address)| (Fd::from(socket), address)).unzip())
 }
 
-fn bind(listener: &Listener, backlog: u32) -> Result<(OwnedFd, SocketAddr), StartError> {
-    let socket = sys::listen(listener.bind, backlog).map_err(|error| StartError::Bind {
+fn bind(listener: &Listener) -> Result<(OwnedFd, SocketAddr), StartError> {
+    let socket = sys::listen(listener.bind, listener.listen_backlog).map_err(|error| StartError::Bind {
         listener: listener.name.clone(),
         address: listener.bind,
         error,

@@ -47,10 +47,18 @@ pub enum CloseReason {
     ServerDrained,
     /// A connection limit was reached.
     TooManyConnections,
+    /// The client's source had as many connections as it may have.
+    TooManyPerSource,
+    /// Clients came faster than they may connect.
+    ConnectionRate,
     /// Nothing was said for the idle timeout.
     IdleTimeout,
     /// One side had ended and nothing moved for the half-close timeout.
     HalfCloseTimeout,
+    /// The session had gone on for as long as it may, and was owed nothing.
+    MaxLifetime,
+    /// The session had gone on for longer than it may, and was still owed something.
+    MaxLifetimeCutOff,
     /// ringwall was asked to stop and the session was owed nothing.
     Drained,
     /// ringwall was asked to stop and the session was still owed something at the deadline.
@@ -82,8 +90,12 @@ impl CloseReason {
             Self::ServerDown => "server_down",
             Self::ServerDrained => "server_drained",
             Self::TooManyConnections => "too_many_connections",
+            Self::TooManyPerSource => "too_many_connections_per_source",
+            Self::ConnectionRate => "connection_rate",
             Self::IdleTimeout => "idle_timeout",
             Self::HalfCloseTimeout => "half_close_timeout",
+            Self::MaxLifetime => "max_lifetime",
+            Self::MaxLifetimeCutOff => "max_lifetime_cut_off",
             Self::Drained => "drained",
             Self::CutOff => "cut_off",
         }
@@ -112,8 +124,12 @@ impl CloseReason {
             | Self::ServerDown
             | Self::ServerDrained
             | Self::TooManyConnections
+            | Self::TooManyPerSource
+            | Self::ConnectionRate
             | Self::IdleTimeout
             | Self::HalfCloseTimeout
+            | Self::MaxLifetime
+            | Self::MaxLifetimeCutOff
             | Self::Drained
             | Self::CutOff => None,
         }

@@ -90,6 +90,9 @@ pub struct Options {
     pub half_close_timeout: Duration,
     /// How long nothing may be said, `None` for ever.
     pub idle_timeout: Option<Duration>,
+    /// How long it may go on, `None` for ever. The shard draws a time within the last tenth of it, and hands that to
+    /// [`Session::limit_lifetime`].
+    pub lifetime_max: Option<Duration>,
 }
 
 /// What a shard lends a session for the length of one call.
@@ -108,6 +111,23 @@ pub struct Turn<'a> {
 pub enum Refusal {
     /// A connection limit was reached.
     TooManyConnections,
+    /// The client's source has as many connections as it may have.
+    TooManyPerSource,
+    /// Clients come faster than they may.
+    TooFast,
+}
+
+impl Refusal {
+    /// What the client is told, and why its session ends. The words for limits are the server's own, which libraries
+    /// know.
+    const fn answer(self) -> (&'static str, CloseReason) {
+        let limit = "-ERR max number of clients reached\r\n";
+        match self {
+            Self::TooManyConnections => (limit, CloseReason::TooManyConnections),
+            Self::TooManyPerSource => (limit, CloseReason::TooManyPerSource),
+            Self::TooFast => ("-ERR max rate of new clients reached, try again later\r\n", CloseReason::ConnectionRate),
+        }
+    }
 }
 
 /// What a session asks its shard to do.
@@ -170,6 +190,8 @@ pub struct Session {
     /// End of the current phase's own time: handshake, connect attempt, or lingering close.
     phase_deadline: Option<Time>,
     drain: Option<Drain>,
+    /// When it is to end for its age.
+    lifetime_end: Option<Time>,
 }
 
 impl Session {
@@ -195,6 +217,7 @@ impl Session {
             last_moved: turn.now,
             phase_deadline,
             drain: None,
+            lifetime_end: None,
         };
         if session.client.transport.is_plain() {
             session.admit(turn);
@@ -240,8 +263,9 @@ impl Session {
     /// The client can be spoken to.
     fn admit(&mut self, turn: &mut Turn<'_>) {
         match self.refusal {
-            Some(Refusal::TooManyConnections) => {
-                self.refuse("-ERR max number of clients reached\r\n", CloseReason::TooManyConnections, turn);
+            Some(refusal) => {
+                let (error, reason) = refusal.answer();
+                self.refuse(error, reason, turn);
             }
             None => {
                 self.phase = Phase::Connecting;

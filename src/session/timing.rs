@@ -15,6 +15,11 @@ pub(super) const LINGER: Duration = Duration::from_secs(2);
 /// only one that half-closes is still listening.
 const BACKEND_ENDED_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a session whose lifetime is over goes on when it is owed something.
+const LIFETIME_GRACE: Duration = Duration::from_secs(30);
+
+/// How long a session whose lifetime is over must have been quiet, so that what a client may be about to ask is not cut.
+const LIFETIME_QUIET: Duration = Duration::from_millis(100);
 /// How a session is drained.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
@@ -31,10 +36,8 @@ impl Session {
         if self.phase == Phase::Closed {
             return None;
         }
-        [self.phase_deadline, self.half_close_deadline(), self.idle_deadline(), self.drain_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let age = [self.drain_deadline(), self.lifetime_deadline()];
+        [self.phase_deadline, self.half_close_deadline(), self.idle_deadline()].into_iter().chain(age).flatten().min()
     }
 
     fn half_close_deadline(&self) -> Option<Time> {
@@ -54,6 +57,13 @@ impl Session {
     fn drain_deadline(&self) -> Option<Time> {
         let Drain { since, quiet, .. } = self.drain?;
         (self.phase == Phase::Relaying && self.is_owed_nothing()).then(|| self.last_moved.max(since) + quiet)
+    }
+
+    fn lifetime_deadline(&self) -> Option<Time> {
+        let end = self.lifetime_end.filter(|_| self.phase == Phase::Relaying)?;
+        let last = end + LIFETIME_GRACE;
+        let quiet = self.last_moved.max(end) + LIFETIME_QUIET;
+        Some(if self.is_owed_nothing() { quiet.min(last) } else { last })
     }
 
     /// Whether the client waits for nothing: the backend spoke last and no byte is held.
@@ -83,6 +93,9 @@ impl Session {
             && let Some(Drain { reason, .. }) = self.drain
         {
             self.close(reason, turn);
+        } else if has_come(self.lifetime_deadline()) {
+            let complete = self.is_owed_nothing();
+            self.close(if complete { CloseReason::MaxLifetime } else { CloseReason::MaxLifetimeCutOff }, turn);
         }
     }
 
@@ -119,5 +132,11 @@ impl Session {
     /// owed something goes on; where the process ends, the shard cuts it off.
     pub fn begin_drain(&mut self, quiet: Duration, reason: CloseReason, now: Time) {
         self.drain = Some(Drain { since: now, quiet, reason });
+    }
+
+    /// From `end` on it closes as soon as nothing is owed and nothing has moved for a moment, and after a grace in any
+    /// case.
+    pub const fn limit_lifetime(&mut self, end: Time) {
+        self.lifetime_end = Some(end);
     }
 }

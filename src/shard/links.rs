@@ -8,6 +8,7 @@ use crate::events::EventSender;
 use crate::io::RingHandle;
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingPublisher, Receiver};
+use crate::sources::SourceCounts;
 use crate::time::Time;
 
 /// What connects a shard with dispatcher and control plane.
@@ -19,6 +20,8 @@ pub struct Links {
     pub pending: PendingPublisher,
     /// Load, for placement.
     pub load: Arc<LoadCell>,
+    /// Open connections of each source, where a listener limits them.
+    pub sources: SourceCounts,
     /// Whether the dispatcher sleeps.
     pub dispatcher_doorbell: Doorbell,
     /// How it is woken.

@@ -64,8 +64,6 @@ pub struct Options {
     pub handshakes_max: usize,
     /// Whether the log wants to hear when a session's server is connected.
     pub tells_reached: bool,
-    /// Set on every socket towards a server.
-    pub socket: SocketOptions,
     /// Where the jitter starts from.
     pub seed: u64,
 }
@@ -79,6 +77,8 @@ pub struct Listener {
     pub backend: u16,
     /// What bounds its sessions.
     pub session: Rc<session::Options>,
+    /// Set on every socket towards a server.
+    pub socket: SocketOptions,
 }
 
 /// What a shard leaves behind.

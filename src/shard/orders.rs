@@ -18,6 +18,7 @@ use crate::roster::{Member, Roster};
 use crate::session::close::CloseReason;
 use crate::session::transport::Transport;
 use crate::session::{Refusal, Session, Turn};
+use crate::sources::SourceSlot;
 use crate::tls::Acceptor;
 
 /// Hand-offs taken in one turn.
@@ -76,6 +77,8 @@ pub struct Handoff {
     pub refusal: Option<Refusal>,
     /// The dispatcher's counter that the session's end is counted in.
     pub counter: u16,
+    /// Where the client's source counts its connections, if it does.
+    pub source: Option<SourceSlot>,
 }
 
 /// Why sessions are not to stay at a server, which decides how they end. Those that have not reached it yet try another.
@@ -125,7 +128,7 @@ impl<D: Driver> Shard<D> {
     fn serve(&mut self, handoff: Handoff) {
         if self.table.is_full() {
             self.driver.close(handoff.client);
-            self.links.load.count_ended(handoff.counter);
+            self.count_ended(handoff.counter, handoff.source);
             return;
         }
         let (_, client_address) = self.driver.socket_addresses(handoff.client);
@@ -137,12 +140,18 @@ impl<D: Driver> Shard<D> {
         let handshake = if client.is_plain() { Handshake::over() } else { Handshake::new() };
         self.handshaking += u32::from(handshake.is_going_on());
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-        let session = Session::new(client, Rc::clone(&listener.session), handoff.refusal, turn);
+        let mut session = Session::new(client, Rc::clone(&listener.session), handoff.refusal, turn);
+        if let Some(max) = listener.session.lifetime_max {
+            // Those that came together do not end together.
+            let earlier = max.mul_f64(draw(&mut self.jitter) / 10.0);
+            session.limit_lifetime(self.now + (max - earlier));
+        }
         let id = self.table.insert(Entry {
             session,
             generation: 0,
             listener: handoff.listener,
             counter: handoff.counter,
+            source: handoff.source,
             client: Socket::new(handoff.client),
             client_address,
             backend: None,
@@ -168,6 +177,15 @@ impl<D: Driver> Shard<D> {
             self.begin_drain_of(id, quiet, CloseReason::Drained);
         }
         self.touch(id);
+    }
+
+    /// Tells the dispatcher that a session has ended.
+    pub(super) fn count_ended(&self, counter: u16, source: Option<SourceSlot>) {
+        // In this order: whoever sees that the connection has ended sees its source without it.
+        if let Some(source) = source {
+            self.links.sources.count_ended(source);
+        }
+        self.links.load.count_ended(counter);
     }
 
     fn renew(&mut self, renewal: Renewal) {
@@ -218,11 +236,7 @@ impl<D: Driver> Shard<D> {
 
     /// Spreads the ends of quiet sessions over four quiet times, so that their clients do not all come back at once.
     fn begin_drain_of(&mut self, id: SessionId, quiet: Duration, reason: CloseReason) {
-        // xorshift64 (Marsaglia, 2003): spread is all that is asked of it.
-        self.jitter ^= self.jitter << 13;
-        self.jitter ^= self.jitter >> 7;
-        self.jitter ^= self.jitter << 17;
-        let jitter = quiet.mul_f64((self.jitter >> 11) as f64 / (1_u64 << 53) as f64 * 3.0);
+        let jitter = quiet.mul_f64(draw(&mut self.jitter) * 3.0);
         let now = self.now;
         if let Some(entry) = self.table.entry(id) {
             entry.session.begin_drain(quiet + jitter, reason, now);
@@ -239,4 +253,12 @@ impl<D: Driver> Shard<D> {
             self.touch(id);
         }
     }
+}
+
+/// Draws a number from 0 up to 1, by xorshift64 (Marsaglia, 2003): spread is all that is asked of it.
+fn draw(state: &mut u64) -> f64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -96,7 +96,7 @@ impl<D: Driver> Shard<D> {
     fn connect(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
         let Some(address) = entry.target.as_ref().map(|target| &target.member.address) else { return };
-        match self.driver.open_socket(address, &self.options.socket) {
+        match self.driver.open_socket(address, &self.listeners[usize::from(entry.listener)].socket) {
             Ok(socket) => {
                 entry.backend = Some(Socket::new(socket));
                 let op = Op::Connect { socket, address: address.clone() };
@@ -211,7 +211,7 @@ impl<D: Driver> Shard<D> {
         if let Some(backend) = &entry.backend {
             self.driver.close(backend.fd);
         }
-        self.links.load.count_ended(entry.counter);
+        self.count_ended(entry.counter, entry.source);
         let (client_received_bytes, client_sent_bytes) = entry.session.bytes(Side::Client);
         let (server_received_bytes, server_sent_bytes) = entry.session.bytes(Side::Backend);
         let reason = entry.session.reason();

@@ -16,6 +16,7 @@ use super::token::SessionId;
 use crate::io::OpId;
 use crate::roster::{Member, Place};
 use crate::session::{Session, Side};
+use crate::sources::SourceSlot;
 use crate::time::Time;
 
 /// A session and its place in the world.
@@ -26,6 +27,8 @@ pub(super) struct Entry {
     pub(super) listener: u16,
     /// The dispatcher's counter that its end is counted in.
     pub(super) counter: u16,
+    /// Where its source's connections are counted.
+    pub(super) source: Option<SourceSlot>,
     pub(super) client: Socket,
     pub(super) client_address: Option<SocketAddr>,
     pub(super) backend: Option<Socket>,

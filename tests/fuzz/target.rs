@@ -20,6 +20,7 @@ pub(crate) fn session(input: &[u8]) {
     let options = Options {
         coalesce: coalesce[usize::from(shape & 3)],
         idle_timeout: (shape & 4 != 0).then(|| Duration::from_secs(20)),
+        lifetime_max: None,
         ..options()
     };
     let speech = Speech::ALL[usize::from(shape >> 5 & 3)];

@@ -26,6 +26,7 @@ pub(crate) fn options() -> Options {
         connect_timeout: Duration::from_secs(5),
         half_close_timeout: Duration::from_secs(30),
         idle_timeout: None,
+        lifetime_max: None,
     }
 }
 

@@ -106,8 +106,7 @@ impl Control {
                 self.paused.retain(|&paused| paused != listener);
             }
             Event::Reached { .. } => {}
-            Event::TooFast { .. } => unreachable!("no plan has rates"),
-            Event::LimitReached { refused, closed, .. } => {
+            Event::Denied { refused, closed, .. } => {
                 assert!(refused + closed > 0, "told of nobody");
                 self.refused += refused;
             }

@@ -51,6 +51,9 @@ pub(crate) struct ListenerPlan {
     pub(crate) address: Address,
     pub(crate) backend: usize,
     pub(crate) connections_max: u64,
+    /// Of one source, and how fast it may come; all clients are one.
+    pub(crate) per_source_max: Option<u32>,
+    pub(crate) rate_per_source: Option<u32>,
     /// Whether its clients speak TLS.
     pub(crate) tls: bool,
 }
@@ -135,7 +138,14 @@ impl Plan {
                 ..Settings::calm(seed)
             },
             shards: u16::try_from(rng.size(3)).expect("few shards"),
-            listeners: vec![ListenerPlan { address: tcp(6380), backend: 0, connections_max: 100, tls: client_tls }],
+            listeners: vec![ListenerPlan {
+                address: tcp(6380),
+                backend: 0,
+                connections_max: 100,
+                per_source_max: None,
+                rate_per_source: None,
+                tls: client_tls,
+            }],
             backends,
             backends_tls: vec![backend_tls],
             servers,
@@ -147,6 +157,7 @@ impl Plan {
                 connect_timeout: Duration::from_secs(5),
                 half_close_timeout: Duration::from_secs(30),
                 idle_timeout: None,
+                lifetime_max: None,
             },
             memory_bytes: 16 << 20,
             handshakes_max: 1_024,
@@ -171,6 +182,8 @@ impl Plan {
             address: tcp(u16::try_from(6380 + number).expect("few listeners")),
             backend: rng.index(backends_count),
             connections_max: if rng.chance(300) { rng.below(4) } else { 100 },
+            per_source_max: rng.chance(200).then(|| u32::try_from(rng.size(4)).expect("few connections")),
+            rate_per_source: rng.chance(100).then(|| u32::try_from(rng.size(5)).expect("few clients")),
             tls: rng.chance(700),
         });
         let listeners = listeners.collect::<Vec<_>>();
@@ -239,6 +252,7 @@ fn session(rng: &mut Rng) -> session::Options {
     let mut millis = |least: u64, most: u64| Duration::from_millis(least + rng.below(most - least));
     let (handshake_timeout, connect_timeout) = (millis(500, 10_000), millis(200, 5_000));
     let (half_close_timeout, idle_timeout) = (millis(500, 30_000), millis(1_000, 30_000));
+    let lifetime_max = millis(1_000, 20_000);
     session::Options {
         send_buffer_bytes: 1 << (10 + rng.below(9)),
         coalesce: match rng.below(6) {
@@ -250,6 +264,7 @@ fn session(rng: &mut Rng) -> session::Options {
         connect_timeout,
         half_close_timeout,
         idle_timeout: rng.chance(200).then_some(idle_timeout),
+        lifetime_max: rng.chance(200).then_some(lifetime_max),
     }
 }
 

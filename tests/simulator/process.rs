@@ -3,14 +3,16 @@
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock, mpsc};
 
-use ringwall::dispatcher::{self, Dispatcher, REFUSALS_MAX};
+use ringwall::dispatcher::{self, Dispatcher, REFUSALS_MAX, Rates, source_counts};
 use ringwall::events::events;
 use ringwall::io::{Address, Driver as _, SocketOptions};
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
+use ringwall::networks::AddressSet;
 use ringwall::roster::{Member, Roster, Server};
 use ringwall::shard::links::{BusyMeter, Links};
 use ringwall::shard::{self, Renewal, Shard};
+use ringwall::sources::SourceCounts;
 use ringwall::tls::{
     self, Acceptor, BackendCredentials, Connector, Identity, ServerAuth, ServerName, Servers, TicketKeys, TicketSecret,
 };
@@ -18,7 +20,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::control::Control;
-use crate::plan::Plan;
+use crate::plan::{ListenerPlan, Plan};
 use crate::script::Language;
 use crate::simulation::{DriverId, Sim, SimDriver};
 
@@ -76,6 +78,8 @@ pub(crate) struct Process {
     rosters: Vec<Roster>,
     /// All that there have ever been.
     pub(crate) members: Vec<Arc<Member>>,
+    /// Open connections of each source.
+    pub(crate) sources: SourceCounts,
     /// Descriptors that are open as long as the process lives.
     pub(crate) sockets_of_its_own: usize,
 }
@@ -86,6 +90,7 @@ impl Process {
         let doorbell = Doorbell::new();
         let event_ring = || events(plan.events, doorbell.clone(), wake);
         let dispatcher_doorbell = Doorbell::new();
+        let sources = source_counts(plan.connections_max, plan.listeners.iter().map(limits).collect::<Vec<_>>().iter());
         let dispatcher_driver = sim.driver();
         let dispatcher_id = dispatcher_driver.id();
         let rosters: Vec<Roster> =
@@ -102,6 +107,7 @@ impl Process {
                 mailbox: mailbox_receiver,
                 pending: publisher,
                 load: Arc::clone(&load),
+                sources: sources.clone(),
                 dispatcher_doorbell: dispatcher_doorbell.clone(),
                 dispatcher: dispatcher_driver.ring_handle(),
                 events: sender,
@@ -116,13 +122,17 @@ impl Process {
         receivers.push(receiver);
         let (commands, command_receiver) = mailbox(64);
         let (near, far) = sim.pair();
-        let links =
-            dispatcher::Links { commands: command_receiver, wake: near, doorbell: dispatcher_doorbell, events: sender };
-        let listeners = plan.listeners.iter().map(|listener| dispatcher::Listener {
-            socket: sim.listen(&listener.address),
-            connections_max: listener.connections_max,
-            rates: dispatcher::Rates::default(),
-        });
+        let links = dispatcher::Links {
+            commands: command_receiver,
+            wake: near,
+            doorbell: dispatcher_doorbell,
+            sources: sources.clone(),
+            events: sender,
+        };
+        let listeners = plan
+            .listeners
+            .iter()
+            .map(|listener| dispatcher::Listener { socket: sim.listen(&listener.address), limits: limits(listener) });
         let listeners = listeners.collect();
         let options = dispatcher::Options { connections_max: plan.connections_max, seed: plan.seed };
         let dispatcher = Dispatcher::new(options, dispatcher_driver, links, listeners, ports);
@@ -132,6 +142,7 @@ impl Process {
             loads,
             members: rosters.iter().flat_map(|roster| roster.iter().cloned()).collect(),
             rosters,
+            sources,
             sockets_of_its_own: 1,
         };
         (process, Control::new(sim.clone(), receivers, doorbell, wake, commands, far))
@@ -180,6 +191,17 @@ pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Renewal> {
     (0..shards).map(renewal).collect()
 }
 
+/// Whom a listener lets in. All clients have one address, so that a rate for each source is one for all.
+fn limits(listener: &ListenerPlan) -> dispatcher::Limits {
+    dispatcher::Limits {
+        allowed: AddressSet::allowing(&[], &[]),
+        handshake_rates: Rates::default(),
+        connection_rates: Rates { total: None, per_source: listener.rate_per_source },
+        connections_per_source_max: listener.per_source_max,
+        connections_max: listener.connections_max,
+    }
+}
+
 /// Placement may send every client to one shard.
 fn slots(plan: &Plan) -> u32 {
     u32::try_from(plan.connections_max + REFUSALS_MAX).expect("few connections")
@@ -192,7 +214,6 @@ fn shard(plan: &Plan, id: u16, rosters: &[Roster], driver: SimDriver, links: Lin
         memory_bytes: plan.memory_bytes,
         handshakes_max: plan.handshakes_max,
         tells_reached: plan.seed.is_multiple_of(2),
-        socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None },
         seed: plan.seed + u64::from(id),
     };
     let session = Rc::new(plan.session.clone());
@@ -200,6 +221,7 @@ fn shard(plan: &Plan, id: u16, rosters: &[Roster], driver: SimDriver, links: Lin
         acceptor,
         backend: u16::try_from(listener.backend).expect("few backends"),
         session: Rc::clone(&session),
+        socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None },
     });
     let backends = (0..plan.backends.len()).map(|number| {
         let options = tls::Options { record_limit: plan.record_limit, ..tls::Options::default() };

@@ -14,7 +14,7 @@ use ringwall::time::Time;
 
 use crate::backend::Backend;
 use crate::client::Client;
-use crate::plan::{Answer, Mishap};
+use crate::plan::{Answer, ListenerPlan, Mishap};
 use crate::run::Run;
 use crate::script::{Language, Leave};
 use crate::simulation::SimDriver;
@@ -75,7 +75,11 @@ impl Run {
             let theirs = self.backends.iter().filter(|backend| servers.contains(&backend.server));
             let held = theirs.filter(|backend| backend.witness.is_held()).count() as u64;
             let listeners = self.plan.listeners.iter().filter(|listener| listener.backend == number);
-            let listeners_max = listeners.map(|listener| listener.connections_max).sum::<u64>();
+            // All clients are of one source.
+            let max_of = |listener: &ListenerPlan| {
+                listener.per_source_max.map_or(u64::MAX, u64::from).min(listener.connections_max)
+            };
+            let listeners_max = listeners.map(max_of).sum::<u64>();
             let max = listeners_max.min(self.plan.connections_max);
             assert!(held <= max, "{held} clients are served by backend {number}, {max} at most");
         }
@@ -103,6 +107,7 @@ impl Run {
         for (client, backend) in self.pairs() {
             // A timeout may have come before a peer's end, and nobody else can tell.
             let times_out = self.jumped > Duration::ZERO || self.plan.session.idle_timeout.is_some();
+            let times_out = times_out || self.plan.session.lifetime_max.is_some();
             let late = times_out && (client.has_ended() || backend.left.is_some());
             // What comes behind the order to let no session stay is dropped.
             let late = late || self.was_dismissed(client, |_| true);

@@ -1,7 +1,10 @@
 //! What must be true when a run is over: every session's end is told once and truly, and everything is home.
 
+use std::time::Duration;
+
 use ringwall::events::CloseRecord;
 use ringwall::shard::Dismissal;
+use ringwall::sources::SourceSlot;
 
 use crate::backend::Backend;
 use crate::client::Client;
@@ -20,6 +23,9 @@ impl Run {
             return;
         }
         assert_eq!(self.sim.open_sockets(), self.process.sockets_of_its_own, "sockets are left open");
+        let counts = &self.process.sources;
+        let open = (0..counts.slots()).map(|slot| counts.open(SourceSlot(u32::try_from(slot).expect("few slots"))));
+        assert_eq!(open.sum::<u32>(), 0, "connections of some source that nobody has");
         let ended: u64 =
             self.process.loads.iter().flat_map(|load| (0..=self.plan.listeners.len()).map(|n| load.ended(n))).sum();
         let sessions: u64 = self.reports.iter().map(|report| report.tally.sessions).sum();
@@ -81,7 +87,8 @@ impl Story<'_> {
             // The half-close timeout names the side that broke down, when one has.
             let names_a_side = ["client_reset", "backend_reset", "backend_truncated"].contains(&record.reason);
             let timed_out = names_a_side && record.duration >= session.half_close_timeout;
-            if !self.drained && !idled && !timed_out {
+            let aged = record.reason.starts_with("max_lifetime");
+            if !self.drained && !idled && !timed_out && !aged {
                 self.check_delivery(backend, &who);
             }
         }
@@ -112,6 +119,8 @@ impl Story<'_> {
         let Self { run, client, backend, record, .. } = self;
         let session = &run.plan.session;
         let client_gone = client.left.is_some() || client.witness.has_cut();
+        let listener = &run.plan.listeners[client.script.listener];
+        let outlived = |by| session.lifetime_max.is_some_and(|max| record.duration >= max - max / 10 + by);
         match record.reason {
             "client_closed" => client.goodbye_said || client.script.language == Language::Plain && client_gone,
             "client_truncated" | "client_reset" | "handshake_aborted" => client_gone,
@@ -132,12 +141,22 @@ impl Story<'_> {
                     && client.has_been_told("-ERR ringwall cannot reach the server")
             }
             "too_many_connections" => !run.plan.calm && client.has_been_told("-ERR max number of clients reached\r\n"),
+            "too_many_connections_per_source" => {
+                listener.per_source_max.is_some() && client.has_been_told("-ERR max number of clients reached\r\n")
+            }
+            "connection_rate" => {
+                listener.rate_per_source.is_some()
+                    && client.has_been_told("-ERR max rate of new clients reached, try again later\r\n")
+            }
+            // At the earliest a tenth before its time, and a quiet moment or the grace later.
+            "max_lifetime" => outlived(Duration::from_millis(100)),
+            "max_lifetime_cut_off" => outlived(Duration::from_secs(30)),
             "server_demoted" => run.was_dismissed(client, |how| how == Dismissal::Demoted),
             "server_down" => run.was_dismissed(client, |how| how == Dismissal::Down),
             "server_drained" => run.was_dismissed(client, |how| matches!(how, Dismissal::Drained { .. })),
             "idle_timeout" => session.idle_timeout.is_some_and(|timeout| record.duration >= timeout),
             "half_close_timeout" => record.duration >= session.half_close_timeout,
-            "drained" => run.drained.is_some() && record.duration >= std::time::Duration::from_millis(100),
+            "drained" => run.drained.is_some() && record.duration >= Duration::from_millis(100),
             "cut_off" => run.drained.is_some(),
             _ => false,
         }
