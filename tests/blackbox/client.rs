@@ -1,13 +1,14 @@
 //! A blocking client with every freedom a peer has: how it writes, when it reads, and how it ends.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketType};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
@@ -45,6 +46,7 @@ pub(crate) struct Client {
 pub(crate) struct Dial {
     address: SocketAddr,
     config: Arc<ClientConfig>,
+    source: Option<Ipv4Addr>,
     nagle: bool,
     write_bytes_max: usize,
 }
@@ -65,7 +67,13 @@ impl Dial {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Self { address, config: Arc::new(config), nagle: false, write_bytes_max: usize::MAX }
+        Self { address, config: Arc::new(config), source: None, nagle: false, write_bytes_max: usize::MAX }
+    }
+
+    /// Comes from this address.
+    pub(crate) fn from(mut self, source: Ipv4Addr) -> Self {
+        self.source = Some(source);
+        self
     }
 
     /// Leaves Nagle's algorithm on.
@@ -82,7 +90,15 @@ impl Dial {
 
     /// A TCP connection on which nothing was said.
     pub(crate) fn socket(&self) -> io::Result<TcpStream> {
-        let socket = TcpStream::connect(self.address)?;
+        let socket = match self.source {
+            None => TcpStream::connect(self.address)?,
+            Some(source) => {
+                let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+                rustix::net::bind(&socket, &SocketAddr::from((source, 0)))?;
+                rustix::net::connect(&socket, &self.address)?;
+                socket.into()
+            }
+        };
         socket.set_nodelay(!self.nagle)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;

@@ -17,6 +17,7 @@ mod abrupt_ends;
 mod byte_exactness;
 mod drain;
 mod idle_crowds;
+mod listener_limits;
 mod listeners_and_servers;
 mod logs;
 mod odd_talkers;

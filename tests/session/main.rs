@@ -4,6 +4,7 @@
 
 mod breaks;
 mod examples;
+mod lifetimes;
 mod properties;
 mod servers;
 mod transports;
