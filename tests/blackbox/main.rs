@@ -26,6 +26,7 @@ mod real_clients;
 mod refusals;
 mod rejected_starts;
 mod reload;
+mod replication;
 mod server_features;
 mod storms;
 mod tls_servers;

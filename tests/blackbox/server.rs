@@ -24,6 +24,12 @@ impl Server {
         Self::start(0, &["--port".into(), "0".into()])
     }
 
+    /// On a unix socket, with these lines of its configuration, such as `--tls-replication yes`.
+    pub(crate) fn with(keys: &[&str]) -> Self {
+        let words = keys.iter().flat_map(|key| key.split(' ')).map(str::to_owned);
+        Self::start(0, &["--port".into(), "0".into()].into_iter().chain(words).collect::<Vec<_>>())
+    }
+
     /// On a TCP port.
     pub(crate) fn on_tcp() -> Self {
         let port = free_port();
