@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{
-    Admission, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Tls, show_duration, show_size,
+    Admission, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Tls, Unreachable, show_duration,
+    show_size,
 };
 use crate::hex;
 use crate::tls::{ClientAuth, ClientRules, Coverage, Policy, ServerAuth, Version};
@@ -136,7 +137,10 @@ fn write_own_limits(f: &mut fmt::Formatter<'_>, config: &Config, listener: &List
             row(f, key, own)?;
         }
     }
-    Ok(())
+    match listener.unreachable {
+        Unreachable::Error => Ok(()),
+        Unreachable::Close => row(f, "unreachable", "close"),
+    }
 }
 
 fn or_off(duration: Option<Duration>) -> String {

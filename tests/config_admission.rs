@@ -139,6 +139,12 @@ fn a_listener_s_send_buffer_fits_the_memory_of_a_shard() {
 }
 
 #[test]
+fn what_clients_see_without_a_server_is_one_of_two_words() {
+    let problem = "5: listener.unreachable: \"cut\" is none of \"error\", \"close\"";
+    assert_eq!(refusal(&with("unreachable = \"cut\"")), problem);
+}
+
+#[test]
 fn what_a_listener_leaves_out_is_as_under_limits() {
     let sections =
         "[limits]\nidle_timeout = \"1m\"\nlisten_backlog = 7\nsend_buffer = \"1MiB\"\n[coalesce]\nbytes = \"off\"\n";

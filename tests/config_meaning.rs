@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringwall::config::{
     Admission, Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server,
-    SessionLimits, Tls,
+    SessionLimits, Tls, Unreachable,
 };
 use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
@@ -85,6 +85,7 @@ fn the_least_that_starts_means_the_defaults() {
                 send_buffer: 262_144,
                 coalesce: Coalesce::Bytes(65_536),
             },
+            unreachable: Unreachable::Error,
         }]
     );
     let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
@@ -153,7 +154,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 73);
+    assert_eq!(keys, 74);
 }
 
 #[test]
@@ -180,6 +181,7 @@ max_lifetime = "1h"
 tcp_user_timeout = "1s"
 send_buffer = "16MiB"
 coalesce = "unbounded"
+unreachable = "close"
 
 [[listener]]
 bind = "valkey.example:0"
@@ -238,6 +240,7 @@ sessions = false
             deny: networks(&["10.1.0.0/16", "10.2.0.1/32"]),
         }
     );
+    assert_eq!((public.unreachable, second.unreachable), (Unreachable::Close, Unreachable::Error));
     assert_eq!((public.listen_backlog, second.listen_backlog), (65_535, 16));
     assert_eq!(
         public.session,

@@ -220,6 +220,7 @@ impl Connected {
             half_close_timeout: Duration::from_secs(30),
             idle_timeout: None,
             lifetime_max: None,
+            tells_unreachable: true,
         };
         let credentials = Credentials::new();
         let mut client = TlsClient::new(&credentials.client);

@@ -33,6 +33,17 @@ pub struct Listener {
     pub listen_backlog: u32,
     /// Bounds on each of its sessions.
     pub session: SessionLimits,
+    /// What its clients see when no server can be reached.
+    pub unreachable: Unreachable,
+}
+
+/// What a client sees when no server can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// An error in RESP, then an orderly end.
+    Error,
+    /// Its connection is cut, as if the server had failed.
+    Close,
 }
 
 pub(super) fn read_listeners(
@@ -116,5 +127,11 @@ fn read_listener(
         admission: Admission::read(section, raw, limits, warnings)?,
         listen_backlog: read_listen_backlog(section, raw.listen_backlog.as_ref())?.unwrap_or(limits.listen_backlog),
         session: SessionLimits::read(section, raw, limits, coalesce)?,
+        unreachable: section.choice(
+            "unreachable",
+            raw.unreachable.as_ref(),
+            Unreachable::Error,
+            &[("error", Unreachable::Error), ("close", Unreachable::Close)],
+        )?,
     })
 }

@@ -41,7 +41,7 @@ pub use self::backend::Backend;
 pub use self::backend_tls::BackendTls;
 pub use self::error::ConfigError;
 pub use self::limits::Limits;
-pub use self::listener::Listener;
+pub use self::listener::{Listener, Unreachable};
 pub use self::machine::{Machine, raise_open_files};
 pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;

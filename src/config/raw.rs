@@ -61,6 +61,7 @@ pub(super) struct RawListener {
     pub(super) tcp_user_timeout: Option<Spanned<Value>>,
     pub(super) send_buffer: Option<Spanned<Value>>,
     pub(super) coalesce: Option<Spanned<Value>>,
+    pub(super) unreachable: Option<Spanned<Value>>,
 }
 
 /// A listener's `tls`.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::StartError;
 use super::listener_tls::{Common, ListenerTls};
-use crate::config::{self, BackendTls, Coalesce, Config, Limits, SessionLimits};
+use crate::config::{self, BackendTls, Coalesce, Config, Limits, SessionLimits, Unreachable};
 use crate::io::SocketOptions;
 use crate::roster::Roster;
 use crate::session::{self, coalescer::Threshold};
@@ -37,7 +37,7 @@ impl ListenerPlan {
     ) -> Self {
         let tls = listener.tls.as_ref().zip(credentials);
         let tls = tls.map(|(tls, credentials)| ListenerTls::new(&listener.name, tls, credentials, common));
-        let session = session_options(&config.limits, &listener.session);
+        let session = session_options(&config.limits, listener);
         let socket = socket_options(&config.limits, &listener.session);
         Self { tls, backend: index(listener.backend), session, socket }
     }
@@ -54,7 +54,8 @@ impl ListenerPlan {
     }
 }
 
-fn session_options(limits: &Limits, session: &SessionLimits) -> session::Options {
+fn session_options(limits: &Limits, listener: &config::Listener) -> session::Options {
+    let session = &listener.session;
     session::Options {
         send_buffer_bytes: session.send_buffer,
         coalesce: match session.coalesce {
@@ -67,6 +68,7 @@ fn session_options(limits: &Limits, session: &SessionLimits) -> session::Options
         half_close_timeout: session.half_close_timeout,
         idle_timeout: session.idle_timeout,
         lifetime_max: session.max_lifetime,
+        tells_unreachable: listener.unreachable == Unreachable::Error,
     }
 }
 

@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// No server could be reached: says so to the client, in RESP. `why` is one line without secrets.
+    /// No server could be reached: says so to the client, in RESP or by a cut. `why` is one line without secrets.
     pub fn handle_unreachable(&mut self, why: &str, turn: &mut Turn<'_>) {
         if self.phase == Phase::Connecting {
             let reason = if self.handshake_failed {
@@ -191,8 +191,12 @@ impl Session {
             } else {
                 CloseReason::BackendUnreachable
             };
-            let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
-            self.refuse(&error, reason, turn);
+            if self.options.tells_unreachable {
+                let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
+                self.refuse(&error, reason, turn);
+            } else {
+                self.cut(reason, turn);
+            }
         }
     }
 

@@ -141,6 +141,13 @@ impl Session {
         self.linger(turn);
     }
 
+    /// Ends the client's side as a failed server does, without close_notify, and lingers.
+    pub(super) fn cut(&mut self, reason: CloseReason, turn: &mut Turn<'_>) {
+        self.reason.get_or_insert(reason);
+        self.client.end_output(false, turn);
+        self.linger(turn);
+    }
+
     /// Drops the backend, and what the client says from here on: only what is queued for the client still goes.
     pub(super) fn linger(&mut self, turn: &mut Turn<'_>) {
         self.phase = Phase::Refusing;

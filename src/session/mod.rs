@@ -93,6 +93,8 @@ pub struct Options {
     /// How long it may go on, `None` for ever. The shard draws a time within the last tenth of it, and hands that to
     /// [`Session::limit_lifetime`].
     pub lifetime_max: Option<Duration>,
+    /// Whether a client is told in RESP that no server could be reached; otherwise it sees its connection cut.
+    pub tells_unreachable: bool,
 }
 
 /// What a shard lends a session for the length of one call.

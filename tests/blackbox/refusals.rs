@@ -192,3 +192,13 @@ fn exhausted_file_descriptors_pause_accepting_and_nothing_spins() {
     ringwall.assert_serves();
     assert_eq!(client.call(&["PING"]), b"+PONG\r\n");
 }
+
+#[test]
+fn where_no_error_is_wanted_a_server_that_cannot_be_reached_is_a_cut() {
+    let ringwall = Setup::before(format!("127.0.0.1:{}", free_port())).listener("unreachable = \"close\"\n").start();
+    let mut client = ringwall.client();
+    client.send(b"PING\r\n");
+    assert_eq!(client.rest(), (vec![], End::Cut));
+    ringwall.session_ended("backend_unreachable");
+    ringwall.process.line(|line| line.contains("WARN") && line.contains("no server of the backend reached"));
+}

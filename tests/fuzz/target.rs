@@ -21,6 +21,7 @@ pub(crate) fn session(input: &[u8]) {
         coalesce: coalesce[usize::from(shape & 3)],
         idle_timeout: (shape & 4 != 0).then(|| Duration::from_secs(20)),
         lifetime_max: None,
+        tells_unreachable: true,
         ..options()
     };
     let speech = Speech::ALL[usize::from(shape >> 5 & 3)];

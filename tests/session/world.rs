@@ -27,6 +27,7 @@ pub(crate) fn options() -> Options {
         half_close_timeout: Duration::from_secs(30),
         idle_timeout: None,
         lifetime_max: None,
+        tells_unreachable: true,
     }
 }
 

@@ -158,6 +158,7 @@ impl Plan {
                 half_close_timeout: Duration::from_secs(30),
                 idle_timeout: None,
                 lifetime_max: None,
+                tells_unreachable: true,
             },
             memory_bytes: 16 << 20,
             handshakes_max: 1_024,
@@ -265,6 +266,7 @@ fn session(rng: &mut Rng) -> session::Options {
         half_close_timeout,
         idle_timeout: rng.chance(200).then_some(idle_timeout),
         lifetime_max: rng.chance(200).then_some(lifetime_max),
+        tells_unreachable: rng.chance(700),
     }
 }
 

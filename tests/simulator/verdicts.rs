@@ -126,9 +126,7 @@ impl Story<'_> {
             "client_truncated" | "client_reset" | "handshake_aborted" => client_gone,
             "backend_closed" => backend.is_none_or(|backend| backend.witness.has_shut() || backend.goodbye_said),
             "backend_truncated" => backend.is_none_or(|backend| backend.witness.has_shut() && !backend.goodbye_said),
-            "backend_handshake_failed" => {
-                self.server_speaks_tls() && client.has_been_told("-ERR ringwall cannot reach the server")
-            }
+            "backend_handshake_failed" => self.server_speaks_tls() && self.has_been_told_of_servers(),
             "backend_reset" => backend.is_none_or(|backend| backend.witness.has_cut()),
             "handshake_timeout" => record.duration >= session.handshake_timeout,
             "too_many_handshakes" => run.plan.clients.len() > run.plan.handshakes_max,
@@ -137,8 +135,7 @@ impl Story<'_> {
             "record_limit" => run.may_use_up_its_keys(client),
             "backend_unreachable" => {
                 // Others may have failed their handshakes.
-                (run.may_be_unreachable(client) || self.server_speaks_tls())
-                    && client.has_been_told("-ERR ringwall cannot reach the server")
+                (run.may_be_unreachable(client) || self.server_speaks_tls()) && self.has_been_told_of_servers()
             }
             "too_many_connections" => !run.plan.calm && client.has_been_told("-ERR max number of clients reached\r\n"),
             "too_many_connections_per_source" => {
@@ -164,6 +161,15 @@ impl Story<'_> {
 }
 
 impl Story<'_> {
+    /// Whether the client has been told that no server can be reached, or cut, as the plan has it.
+    fn has_been_told_of_servers(&self) -> bool {
+        if self.run.plan.session.tells_unreachable {
+            self.client.has_been_told("-ERR ringwall cannot reach the server")
+        } else {
+            self.client.error.is_empty() && !self.client.goodbye_heard
+        }
+    }
+
     fn server_speaks_tls(&self) -> bool {
         let plan = &self.run.plan;
         plan.backends_tls[plan.listeners[self.client.script.listener].backend]
