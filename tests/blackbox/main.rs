@@ -15,6 +15,7 @@ mod server;
 
 mod abrupt_ends;
 mod byte_exactness;
+mod cluster;
 mod drain;
 mod idle_crowds;
 mod listener_limits;

@@ -21,6 +21,8 @@ pub(crate) struct Setup {
     listener: String,
     sections: String,
     tls: String,
+    /// The whole configuration, in place of one made of the above.
+    text: Option<String>,
     arguments: Vec<&'static str>,
     shell: Option<&'static str>,
 }
@@ -36,9 +38,15 @@ impl Setup {
             listener: String::new(),
             sections: String::new(),
             tls: String::new(),
+            text: None,
             arguments: Vec::new(),
             shell: None,
         }
+    }
+
+    /// With this configuration.
+    pub(crate) fn of_text(text: String) -> Self {
+        Self { text: Some(text), ..Self::before("") }
     }
 
     /// Adds a server to the backend.
@@ -97,6 +105,11 @@ impl Setup {
 
     /// Writes the configuration and returns its path.
     pub(crate) fn write(&self) -> PathBuf {
+        let path = self.certificates.folder().join("ringwall.toml");
+        if let Some(text) = &self.text {
+            fs::write(&path, text).unwrap();
+            return path;
+        }
         let servers: Vec<_> = self.servers.iter().map(|server| format!("{server:?}")).collect();
         let text = format!(
             "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
@@ -107,13 +120,17 @@ impl Setup {
             self.backend,
             self.sections
         );
-        let path = self.certificates.folder().join("ringwall.toml");
         fs::write(&path, text).unwrap();
         path
     }
 
     /// Starts it and waits until it is ready.
     pub(crate) fn start(self) -> Ringwall {
+        self.start_with("public")
+    }
+
+    /// As [`Self::start`]; clients that name no listener come to this one.
+    pub(crate) fn start_with(self, listener: &str) -> Ringwall {
         let notify = self.certificates.folder().join("notify");
         let manager = UnixDatagram::bind(&notify).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -133,7 +150,7 @@ impl Setup {
         let told = String::from_utf8_lossy(&told[..length]);
         assert!(told.lines().any(|line| line == "READY=1"), "not ready: {told}\n{}", process.lines().join("\n"));
         let start = process.line(|line| line.contains("\"started\""));
-        let address = listening_on(&start, "public");
+        let address = listening_on(&start, listener);
         Ringwall { process, address, manager, certificates: self.certificates }
     }
 }
@@ -175,10 +192,18 @@ impl Ringwall {
         Dial::new(self.address, self.certificates.roots())
     }
 
+    /// Where the listener `name` listens.
+    fn address_of(&self, name: &str) -> SocketAddr {
+        listening_on(&self.process.line(|line| line.contains("\"started\"")), name)
+    }
+
+    pub(crate) fn port_of(&self, name: &str) -> u16 {
+        self.address_of(name).port()
+    }
+
     /// As [`Self::dial`], to the listener `name`.
     pub(crate) fn dial_to(&self, name: &str) -> Dial {
-        let start = self.process.line(|line| line.contains("\"started\""));
-        Dial::new(listening_on(&start, name), self.certificates.roots())
+        Dial::new(self.address_of(name), self.certificates.roots())
     }
 
     /// A connected client.

@@ -96,7 +96,8 @@ impl Server {
     }
 }
 
-fn program() -> &'static str {
+/// The server that is installed.
+pub(crate) fn program() -> &'static str {
     let answers = |program: &str| Command::new(program).arg("--version").output().is_ok();
     ["redis-server", "valkey-server"]
         .into_iter()

@@ -1,0 +1,149 @@
+"""A cluster behind ringwall as redis-py sees it, while slots move, primaries change places, and one is killed.
+
+Arguments: CA file of ringwall's certificate, folder of the nodes, and for each node from 1 on the port of ringwall's
+listener and the node's own TLS port, as in 7101:7001. Prints "all well" at the end.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import redis
+from redis.cluster import ClusterNode, RedisCluster
+
+ca_file, folder = sys.argv[1:3]
+ports = [tuple(map(int, pair.split(":"))) for pair in sys.argv[3:]]
+listeners = [listener for listener, _ in ports]
+# What a client of a cluster has to live with while a primary is gone.
+AWAY = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ClusterDownError, redis.exceptions.SlotNotCoveredError)
+
+
+def through_ringwall():
+    """A client that trusts ringwall's authority and not the nodes', and has no certificate for them either."""
+    start = [ClusterNode("localhost", listeners[0])]
+    return RedisCluster(startup_nodes=start, ssl=True, ssl_ca_certs=ca_file, client_name="application")
+
+
+def node(number):
+    """A client that talks to a node directly."""
+    return redis.Redis(unix_socket_path=f"{folder}/{number}/redis.sock", decode_responses=True)
+
+
+def administer(*arguments):
+    """redis-cli at the nodes' own ports."""
+    files = ["--cacert", f"{folder}/nodes-ca.crt", "--cert", f"{folder}/node.crt", "--key", f"{folder}/node.key"]
+    done = subprocess.run(["redis-cli", "--tls", *files, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def myself(number):
+    """What the node says of itself: its id, its flags, and its primary's id."""
+    lines = node(number).execute_command("CLUSTER NODES").items()
+    return next((told["node_id"], told["flags"], told["master_id"]) for _, told in lines if "myself" in told["flags"])
+
+
+class Application(threading.Thread):
+    """Writes and reads on, each with a client of its own. While it is strict, each call succeeds and is true."""
+
+    progress = threading.Condition()
+    strict = True
+    ended = False
+    calls = 0
+    failed = None
+
+    def __init__(self, number):
+        super().__init__(daemon=True)
+        self.number = number
+        self.client = through_ringwall()
+
+    def run(self):
+        try:
+            counter = 0
+            while not Application.ended:
+                self.call(counter)
+                counter += 1
+                with self.progress:
+                    Application.calls += 1
+                    self.progress.notify_all()
+        except BaseException as error:
+            with self.progress:
+                Application.failed = error
+                self.progress.notify_all()
+            raise
+
+    def call(self, counter):
+        key, value = f"{self.number}:{counter % 3000}", str(counter).encode()
+        strict = Application.strict
+        try:
+            self.client.set(key, value)
+            read = self.client.get(key)
+            assert read == value or not strict or not Application.strict, (key, value, read)
+        except AWAY:
+            if strict and Application.strict:
+                raise
+
+    @classmethod
+    def go_on(cls, calls):
+        """Waits until they have called so many times more."""
+        with cls.progress:
+            goal = cls.calls + calls
+            assert cls.progress.wait_for(lambda: cls.calls >= goal or cls.failed, timeout=60), "the application hangs"
+        assert cls.failed is None, cls.failed
+
+
+def wait_for_primary(number):
+    for _ in range(2000):
+        if "master" in myself(number)[1]:
+            return
+        Application.go_on(4)
+    raise AssertionError(f"node {number} is no primary:\n{node(number).execute_command('CLUSTER NODES')}")
+
+
+def replica_of(number):
+    primary = myself(number)[0]
+    return next(other for other in range(1, len(ports) + 1) if myself(other)[2] == primary)
+
+
+applications = [Application(number) for number in range(4)]
+for application in applications:
+    application.start()
+Application.go_on(2000)
+
+# Slots with keys move from one primary to another: ASK, and then MOVED.
+first, second, third = (number for number in range(1, len(ports) + 1) if "master" in myself(number)[1])
+source, target = myself(first)[0], myself(second)[0]
+moved = ["--cluster-from", source, "--cluster-to", target, "--cluster-slots", "300", "--cluster-yes"]
+administer("--cluster", "reshard", f"127.0.0.1:{ports[0][1]}", *moved)
+Application.go_on(2000)
+
+# A replica takes over in good order: nothing is lost, and nobody fails.
+heir = replica_of(second)
+assert node(heir).execute_command("CLUSTER FAILOVER") in ("OK", True)
+wait_for_primary(heir)
+Application.go_on(2000)
+
+# A primary is killed. What it had not told its replica is lost, and calls fail until that has taken over.
+Application.strict = False
+heir = replica_of(third)
+os.kill(node(third).info("server")["process_id"], signal.SIGKILL)
+wait_for_primary(heir)
+for application in applications:
+    # Each has met every slot again.
+    Application.go_on(4000)
+Application.strict = True
+Application.go_on(4000)
+
+Application.ended = True
+for application in applications:
+    application.join()
+assert Application.failed is None, Application.failed
+for application in applications:
+    known = {(each.port, each.server_type) for each in application.client.get_nodes()}
+    assert (listeners[heir - 1], "primary") in known, known
+    assert {port for port, _ in known} <= set(listeners), known
+alive = [number for number in range(1, len(ports) + 1) if number != third]
+clients = [each for number in alive for each in node(number).client_list() if each["name"] == "application"]
+assert clients and all("/redis.sock:" in each["laddr"] for each in clients), clients
+print("all well")
