@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use rcgen::SanType;
+
 use crate::certificates::Certificates;
 use crate::process::{Process, run};
 use crate::ringwall::{Ringwall, Setup};
@@ -24,34 +26,67 @@ fn adapt(text: &str, pieces: &[(&str, String)]) -> String {
     })
 }
 
-/// Ringwall with its recipe, in front of nodes in `folder`; the kernel chooses its ports.
-fn ringwall(folder: &Path) -> Ringwall {
-    let mut pieces = vec![("/var/lib/redis-cluster", folder.display().to_string())];
-    let ports: Vec<_> = (1..=NODES).map(|number| format!("127.0.0.1:710{number}")).collect();
-    pieces.extend(ports.iter().map(|port| (port.as_str(), "127.0.0.1:0".to_owned())));
-    let text = adapt(RINGWALL, &pieces);
-    Setup::of_text(format!("{text}\n[log]\nformat = \"json\"\n")).start_with("node-1")
+/// Where the nodes are, seen from ringwall.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    SameHost,
+    /// As much as one machine can be another: at another address.
+    OtherHost,
+}
+
+impl Place {
+    const fn host(self) -> &'static str {
+        match self {
+            Self::SameHost => "127.0.0.1",
+            Self::OtherHost => "127.0.0.2",
+        }
+    }
+
+    /// Ringwall with its recipe, in front of nodes in `folder` at these ports.
+    fn ringwall(self, folder: &Path, tls_ports: &[u16]) -> Ringwall {
+        let mut text = RINGWALL.to_owned();
+        for (number, tls_port) in (1..).zip(tls_ports) {
+            // The kernel chooses the port where it need not be the node's own.
+            let listener_port = if self == Self::SameHost { 0 } else { *tls_port };
+            let bind = format!("127.0.0.1:710{number}");
+            let socket = format!("[\"unix:/var/lib/redis-cluster/{number}/redis.sock\"]");
+            let own = folder.display();
+            let servers = match self {
+                Self::SameHost => format!("[\"unix:{own}/{number}/redis.sock\"]"),
+                Self::OtherHost => format!(
+                    "[\"127.0.0.2:{tls_port}\"]\ntls = {{ ca = \"{own}/nodes-ca.crt\", certificate = \"{own}/node.crt\", \
+                     private_key = \"{own}/node.key\" }}"
+                ),
+            };
+            text = adapt(&text, &[(&bind, format!("127.0.0.1:{listener_port}")), (&socket, servers)]);
+        }
+        Setup::of_text(format!("{text}\n[log]\nformat = \"json\"\n")).start_with("node-1")
+    }
 }
 
 struct Node {
     process: Process,
-    tls_port: u16,
+    address: String,
 }
 
 impl Node {
     /// Starts node `number` with its recipe.
-    fn start(number: usize, folder: &Path, listener_port: u16) -> Self {
-        let (tls_port, bus_port) = (free_port(), free_port());
+    fn start(number: usize, folder: &Path, place: Place, tls_port: u16, listener_port: u16) -> Self {
         let own = folder.join(number.to_string());
         fs::create_dir(&own).unwrap();
+        let (host, announced) = match place {
+            Place::SameHost => (place.host(), format!("cluster-announce-port {listener_port}")),
+            Place::OtherHost => (place.host(), String::new()),
+        };
         let text = adapt(
             NODE,
             &[
                 ("/var/lib/redis-cluster/1", own.display().to_string()),
                 ("/etc/redis-cluster", folder.display().to_string()),
-                ("17001", bus_port.to_string()),
+                ("17001", free_port().to_string()),
                 ("7001", tls_port.to_string()),
-                ("7101", listener_port.to_string()),
+                ("127.0.0.1", host.to_owned()),
+                ("cluster-announce-port 7101", announced),
             ],
         );
         let file = own.join("redis.conf");
@@ -60,7 +95,7 @@ impl Node {
         command.arg(file);
         let process = Process::start(command, || {});
         process.line(|line| line.contains("eady to accept connections"));
-        Self { process, tls_port }
+        Self { process, address: format!("{host}:{tls_port}") }
     }
 }
 
@@ -71,7 +106,7 @@ fn create(nodes: &[Node], folder: &Path) {
     for (argument, file) in [("--cacert", "nodes-ca.crt"), ("--cert", "node.crt"), ("--key", "node.key")] {
         command.arg(argument).arg(folder.join(file));
     }
-    command.args(["--cluster", "create"]).args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.tls_port)));
+    command.args(["--cluster", "create"]).args(nodes.iter().map(|node| &node.address));
     command.args(["--cluster-replicas", "1", "--cluster-yes"]);
     let (success, output) = run(command, b"");
     assert!(success && output.contains("All 16384 slots covered"), "{output}");
@@ -82,15 +117,27 @@ fn create(nodes: &[Node], folder: &Path) {
 
 #[test]
 fn redis_py_meets_only_ringwall_while_a_cluster_moves_slots_and_changes_primaries() {
-    // The nodes have an authority of their own, which clients do not trust.
+    play(Place::SameHost);
+}
+
+#[test]
+fn nodes_on_other_hosts_are_reached_over_tls_and_their_clients_meet_only_ringwall() {
+    play(Place::OtherHost);
+}
+
+fn play(place: Place) {
+    // The nodes have an authority of their own, which clients do not trust, and ask for certificates, which clients
+    // lack: whoever is led past ringwall gets nowhere.
     let certificates = Certificates::new();
-    certificates.certify("node", |_| {});
+    certificates.certify("node", |node| node.subject_alt_names.push(SanType::IpAddress(place.host().parse().unwrap())));
     let folder = certificates.folder();
     fs::copy(certificates.ca_file(), folder.join("nodes-ca.crt")).unwrap();
-    let ringwall = ringwall(folder);
+    let tls_ports: Vec<_> = (0..NODES).map(|_| free_port()).collect();
+    let ringwall = place.ringwall(folder, &tls_ports);
     let listeners: Vec<_> = (1..=NODES).map(|number| ringwall.port_of(&format!("node-{number}"))).collect();
+    let nodes = (1..).zip(tls_ports.iter().zip(&listeners));
     let nodes: Vec<_> =
-        (1..).zip(&listeners).map(|(number, &listener)| Node::start(number, folder, listener)).collect();
+        nodes.map(|(number, (&own, &listener))| Node::start(number, folder, place, own, listener)).collect();
     create(&nodes, folder);
     for node in &nodes[NODES / 2..] {
         node.process.line(|line| line.contains("MASTER <-> REPLICA sync: Finished with success"));
@@ -98,7 +145,7 @@ fn redis_py_meets_only_ringwall_while_a_cluster_moves_slots_and_changes_primarie
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(root.join("target/clients/python/bin/python"));
     command.arg("-B").arg(root.join("tests/clients/redis_cluster.py")).arg(ringwall.ca_file()).arg(folder);
-    command.args(listeners.iter().zip(&nodes).map(|(listener, node)| format!("{listener}:{}", node.tls_port)));
+    command.args(listeners.iter().zip(&nodes).map(|(listener, node)| format!("{listener}={}", node.address)));
     let (success, output) = run(command, b"");
     assert!(success && output.trim_end().ends_with("all well"), "(see tests/run.sh):\n{output}");
     // The first three were primaries, and two others are.
