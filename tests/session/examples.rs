@@ -304,6 +304,21 @@ fn an_unreachable_backend_is_said_in_resp_and_ends_in_good_order() {
 }
 
 #[test]
+fn an_unreachable_backend_is_a_cut_where_no_error_is_wanted() {
+    let silent = Options { tells_unreachable: false, ..options() };
+    let mut world = World::new(&Credentials::new(), silent);
+    world.shake_hands();
+    world.client_says(b"PING\r\n");
+    world.turn(|session, turn| session.handle_unreachable("backend 'valkey': Connection refused", turn));
+    assert!(world.client.plaintext.is_empty());
+    assert!(!world.client.closed && world.fin_to_client && !world.closed);
+    world.end(Side::Client, None);
+    assert!(world.closed);
+    assert_eq!(world.session.reason(), Some(CloseReason::BackendUnreachable));
+    world.bury();
+}
+
+#[test]
 fn at_the_limit_the_handshake_is_finished_and_the_error_said() {
     let mut world = World::with_refusal(&Credentials::new(), options(), Some(Refusal::TooManyConnections));
     world.shake_hands();
