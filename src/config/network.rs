@@ -127,11 +127,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shown_network_reads_as_the_same(bits: u128, v6: bool, prefix in 0..=128_u8) {
+        fn a_shown_network_reads_as_the_same(bits: u128, v4: u32, v6: bool, prefix in 0..=128_u8) {
             let (address, prefix) = if v6 {
                 (IpAddr::from(bits.to_be_bytes()), prefix)
             } else {
-                (IpAddr::from((bits as u32).to_be_bytes()), prefix / 4)
+                (IpAddr::from(v4.to_be_bytes()), prefix / 4)
             };
             let network = IpNet::new(address, prefix).unwrap().trunc();
             prop_assume!(!(v6 && network.addr().to_canonical().is_ipv4()));
