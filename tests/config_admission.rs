@@ -1,6 +1,9 @@
 //! What a listener says of whom it lets in and of its own sessions: what is accepted, and what each mistake is told.
 
-use ringwall::config::Config;
+use std::time::Duration;
+
+use ringwall::config::{Admission, Coalesce, Config, SessionLimits, Unreachable};
+use ringwall::dispatcher::Rates;
 
 mod config_support;
 use config_support::{MINIMAL, machine, parse_on, refusal};
@@ -16,6 +19,66 @@ fn parse(text: &str) -> Config {
 
 fn warnings(keys: &str) -> Vec<String> {
     parse(&with(keys)).warnings
+}
+
+/// Every key of a listener that is looked at here, each with another value than its default.
+const KEYS: &str = r#"max_connections = 7
+max_connections_per_source = 5
+connection_rate = 100
+connection_rate_per_source = 10
+handshake_rate = 1000000
+handshake_rate_per_source = 1
+allow = ["10.0.0.0/8", "::1"]
+deny = ["10.1.0.0/16", "10.2.0.1"]
+listen_backlog = 65535
+idle_timeout = "168h"
+half_close_timeout = "100ms"
+max_lifetime = "1h"
+tcp_user_timeout = "1s"
+send_buffer = "16MiB"
+coalesce = "unbounded"
+unreachable = "close""#;
+
+#[test]
+fn every_key_of_a_listener_takes_what_the_reference_says() {
+    let config = parse(&with(KEYS));
+    let listener = &config.listeners[0];
+    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+    assert_eq!(
+        listener.admission,
+        Admission {
+            max_connections: 7,
+            max_connections_per_source: Some(5),
+            connection_rates: Rates { total: Some(100), per_source: Some(10) },
+            handshake_rates: Rates { total: Some(1_000_000), per_source: Some(1) },
+            allow: networks(&["10.0.0.0/8", "::1/128"]),
+            deny: networks(&["10.1.0.0/16", "10.2.0.1/32"]),
+        }
+    );
+    assert_eq!((listener.unreachable, listener.listen_backlog), (Unreachable::Close, 65_535));
+    assert_eq!(
+        listener.session,
+        SessionLimits {
+            idle_timeout: Some(Duration::from_secs(604_800)),
+            half_close_timeout: Duration::from_millis(100),
+            max_lifetime: Some(Duration::from_secs(3_600)),
+            tcp_user_timeout: Some(Duration::from_secs(1)),
+            send_buffer: 16_777_216,
+            coalesce: Coalesce::Unbounded,
+        }
+    );
+    // Twice the buffer and 288 KiB.
+    assert_eq!(config.session_memory_max(), 33_849_344);
+}
+
+#[test]
+fn what_a_listener_turns_off_is_off_whatever_holds_for_all() {
+    let keys = "idle_timeout = \"off\"\nmax_lifetime = \"off\"\ntcp_user_timeout = \"off\"";
+    let sections = "[limits]\nidle_timeout = \"1m\"\nmax_lifetime = \"8760h\"\n";
+    let config = parse(&format!("{}{sections}", with(keys)));
+    assert_eq!(config.limits.max_lifetime, Some(Duration::from_secs(31_536_000)));
+    let session = config.listeners[0].session;
+    assert_eq!((session.idle_timeout, session.max_lifetime, session.tcp_user_timeout), (None, None, None));
 }
 
 #[test]
