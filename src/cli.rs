@@ -1,10 +1,14 @@
 //! The command line, and what `ringwall check` prints.
 
+mod doctor;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use self::doctor::Doctor;
 
 use crate::config::{
     Admission, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Tls, Unreachable, show_duration,
@@ -29,6 +33,9 @@ pub enum Command {
     Run(ConfigFile),
     /// Check a configuration and the files it names, print what it means, and start nothing
     Check(ConfigFile),
+    /// Look at the machine, the files and the servers, and say what keeps ringwall from starting or from serving well:
+    /// exit code 0 nothing, 1 it cannot start, 2 it can, but
+    Doctor(Doctor),
 }
 
 /// The configuration to work with.

@@ -52,6 +52,7 @@
 //! | 5 | [`config`] | the file, checked; valid by construction |
 //! | 5 | [`control`] | signals, log, service manager, when to reload |
 //! | 5 | [`server`] | starts and ends the threads and ties them together |
+//! | 5 | [`doctor`] | looks at what the program needs before it needs it |
 //! | 5 | [`cli`] | the commands |
 //!
 //! # Two seams
@@ -122,6 +123,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod dispatcher;
+pub mod doctor;
 pub mod events;
 pub mod files;
 pub mod hex;

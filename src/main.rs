@@ -4,15 +4,18 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ringwall::cli::{Cli, Command, ConfigFile, Plan};
+use ringwall::cli::{Cli, Command, ConfigFile, Doctor, Plan};
 use ringwall::config::{Config, Keyring, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
+use ringwall::doctor::{self, Verdict};
 use ringwall::io::sys;
 use ringwall::secrecy::keep_memory_private;
 use ringwall::server::{self, StartError};
 
 /// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
 const FAILED: u8 = 1;
+/// The doctor has found something that needs attention.
+const ATTENTION: u8 = 2;
 /// io_uring is not available: `EX_CONFIG` of `sysexits.h`, since it takes another kernel, sysctl or seccomp profile.
 const NO_IO_URING: u8 = 78;
 
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(file) => run(&file),
         Command::Check(file) => check(&file),
+        Command::Doctor(arguments) => return examine(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,6 +70,29 @@ fn check(file: &ConfigFile) -> Result<(), Failure> {
         }
         // Who has read enough has seen that it is valid.
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Prints a diagnosis; its exit code is its verdict.
+fn examine(arguments: &Doctor) -> ExitCode {
+    let diagnosis = match keep_memory_private().and_then(|()| doctor::examine(arguments.config.as_deref())) {
+        Ok(diagnosis) => diagnosis,
+        Err(error) => {
+            complain(&format!("ringwall: the system gives no file descriptor or memory: {error}\n"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    let text = if arguments.json { diagnosis.to_json() } else { diagnosis.to_string() };
+    match print(&text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(&format!("ringwall: standard output cannot be written: {error}\n"));
+            ExitCode::from(FAILED)
+        }
+        Ok(()) | Err(_) => ExitCode::from(match diagnosis.verdict() {
+            Verdict::Good => 0,
+            Verdict::Bad => FAILED,
+            Verdict::Attention => ATTENTION,
+        }),
     }
 }
 

@@ -8,6 +8,7 @@ mod commands;
 mod listener_tls;
 mod plans;
 mod reload;
+mod rings;
 mod sockets;
 
 use std::fmt;
@@ -26,14 +27,16 @@ use tracing::warn;
 
 pub use self::commands::Commands;
 pub use self::reload::Reloader;
+pub use self::rings::try_rings;
 
 use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
+use self::rings::{DISPATCHER_RING, shard_ring, slots};
 use crate::config::{Config, Keyring, TlsFiles};
 use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
-use crate::io::uring::{Unavailable, Uring, UringOptions, probe};
+use crate::io::uring::{Unavailable, Uring, probe};
 use crate::io::{Confinement, Driver, Fd, RingHandle, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
@@ -53,17 +56,6 @@ const PENDING_HINTS: usize = 1024;
 
 /// Events that may wait for the control plane, per thread.
 const EVENTS: usize = 8192;
-
-/// The dispatcher's ring: it accepts, rings and hears one byte per command. It sends and receives nothing else.
-const DISPATCHER_RING: UringOptions = UringOptions {
-    submissions: 256,
-    completions: 4096,
-    in_flight: 64,
-    small_buffers: 4,
-    small_buffer_bytes: 64,
-    large_buffers: 0,
-    large_buffer_bytes: 0,
-};
 
 /// Why the program cannot start.
 #[derive(Debug)]
@@ -306,13 +298,11 @@ impl Blueprint {
         let backends = backends.map(|((backend, roster), read)| BackendPlan::of(backend, roster, read)).collect();
         let limits = &config.limits;
         let admissions: Vec<_> = config.listeners.iter().map(|listener| listener.admission.limits()).collect();
-        let refusals = u32::try_from(dispatcher::REFUSALS_MAX).unwrap_or(u32::MAX);
         Self {
             listeners,
             backends,
             sources: dispatcher::source_counts(u64::from(limits.max_connections), admissions.iter()),
-            // Placement may send every client to one shard.
-            slots: limits.max_connections.saturating_add(refusals),
+            slots: slots(config),
             memory_bytes: limits.shard_memory,
             handshakes_max: limits.max_handshakes as usize,
             tells_reached: control::tells_reached(),
@@ -415,13 +405,6 @@ fn shard_parts(blueprint: &Blueprint) -> Result<ShardParts, StartError> {
     let backends = blueprint.backends.iter().map(BackendPlan::build).collect::<Result<_, _>>()?;
     let driver = Uring::new(&shard_ring(blueprint.slots)).map_err(StartError::Unavailable)?;
     Ok((driver, listeners, backends))
-}
-
-/// Room for what the sessions of a shard can complete at once: a send and an end of stream on each side. Beyond the
-/// bound the kernel queues on its own, more slowly and counted.
-fn shard_ring(slots: u32) -> UringOptions {
-    let completions = slots.saturating_mul(4).clamp(8 * 1024, 64 * 1024).next_power_of_two();
-    UringOptions { completions, ..UringOptions::default() }
 }
 
 fn start_dispatcher(

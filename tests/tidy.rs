@@ -37,6 +37,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("config", 50),
     ("control", 51),
     ("server", 52),
+    ("doctor", 53),
     ("cli", 53),
     ("lib", 60),
     ("main", 61),

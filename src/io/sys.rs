@@ -157,6 +157,14 @@ pub fn eventfd() -> io::Result<OwnedFd> {
 /// A listening TCP socket, non-blocking and close-on-exec. A v6 socket takes v6 connections only, so that `[::]` and
 /// `0.0.0.0` may both be bound.
 pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
+    let socket = bind(address)?;
+    // SAFETY: listen takes no pointer.
+    check(unsafe { libc::listen(socket.as_raw_fd(), saturate(backlog)) })?;
+    Ok(socket)
+}
+
+/// As [`listen`], without listening yet.
+pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
     let sockaddr = SockAddr::new(&Address::Tcp(address))?;
     let socket = stream_socket(&sockaddr)?;
     let fd = Fd(socket.as_raw_fd());
@@ -166,8 +174,6 @@ pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: bind reads `len` bytes at the pointer; `sockaddr` is alive and that long.
     check(unsafe { libc::bind(fd.0, sockaddr.as_ptr(), sockaddr.len()) })?;
-    // SAFETY: listen takes no pointer.
-    check(unsafe { libc::listen(fd.0, saturate(backlog)) })?;
     Ok(socket)
 }
 

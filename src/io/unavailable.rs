@@ -57,7 +57,9 @@ impl Unavailable {
         Self { step, errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)), kernel, disabled, filtered }
     }
 
-    fn advice(&self) -> &'static str {
+    /// The probable cause and the remedy.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
         match (self.errno.0, self.disabled) {
             (libc::EPERM | libc::EACCES, Some(2)) => {
                 "The sysctl kernel.io_uring_disabled is 2: nobody may use io_uring on this machine. Set it to 0 with \

@@ -39,6 +39,25 @@ pub struct Identity {
     ocsp: Option<OcspResponse>,
 }
 
+/// What an operator wants to know of an [`Identity`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// The file of the chain.
+    pub certificate: PathBuf,
+    /// The file of the key.
+    pub private_key: PathBuf,
+    /// The first of its names, or its subject.
+    pub name: String,
+    /// How many there are in the chain.
+    pub certificates: usize,
+    /// From when on the whole chain is valid, in seconds since 1970.
+    pub not_before_unix: i64,
+    /// Until when it is.
+    pub not_after_unix: i64,
+    /// Whether everybody on this machine may read or change the key.
+    pub key_open_to_all: bool,
+}
+
 struct Key {
     format: KeyFormat,
     der: Zeroizing<Vec<u8>>,
@@ -141,6 +160,22 @@ impl Identity {
     /// What is said of the key when everybody on this machine may read or change its file.
     pub(super) fn exposed(&self) -> Option<IdentityWarning> {
         self.key_open_to_all.then(|| IdentityWarning::KeyOpenToAll { path: self.private_key_path.clone() })
+    }
+
+    /// What an operator wants to know of it.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        let own = self.validity.first();
+        let name = self.names.first().map(ToString::to_string).or_else(|| own.map(|own| own.subject.clone()));
+        Outline {
+            certificate: self.certificate_path.clone(),
+            private_key: self.private_key_path.clone(),
+            name: name.unwrap_or_default(),
+            certificates: self.chain.len(),
+            not_before_unix: self.validity.iter().map(|one| one.not_before_unix).max().unwrap_or(i64::MAX),
+            not_after_unix: self.validity.iter().map(|one| one.not_after_unix).min().unwrap_or(i64::MIN),
+            key_open_to_all: self.key_open_to_all,
+        }
     }
 
     pub(super) fn certificate_path(&self) -> &Path {

@@ -45,7 +45,7 @@ mod tickets;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
 pub use authorities::TrustError;
-pub use certificate::Identity;
+pub use certificate::{Identity, Outline};
 pub use client_rules::ClientRules;
 pub use clients::{ClientAuth, Clients, Coverage};
 pub use connection::Role;

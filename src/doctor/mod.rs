@@ -1,0 +1,59 @@
+//! `ringwall doctor`: looks at everything that ringwall needs, before it needs it, and says what to do about the rest.
+//!
+//! Each part first gathers facts and then judges them; the judgement knows no machine, so that each verdict can be
+//! tested. Nothing is changed, no port listens, and servers are asked for nothing but PING and ROLE.
+//!
+//! Read `tests/doctor.rs` first.
+
+mod date;
+mod files;
+mod finding;
+mod kernel;
+mod listeners;
+mod resources;
+mod screen;
+mod servers;
+mod wire;
+
+use std::path::Path;
+
+pub use self::finding::{Diagnosis, Finding, Verdict};
+
+use self::finding::Section;
+use crate::config::{Config, Keyring, Machine};
+use crate::tls::unix_time;
+
+/// Looks at the machine, and at a configuration with all that it names where there is one.
+///
+/// # Errors
+/// When the runtime that servers are asked from cannot be had.
+pub fn examine(config: Option<&Path>) -> std::io::Result<Diagnosis> {
+    let machine = Machine::of_this_process();
+    let loaded = config.map(|file| (file, Config::load(file, &machine)));
+    let valid = loaded.as_ref().and_then(|(_, loaded)| loaded.as_ref().ok());
+    let mut sections = vec![
+        Section { name: "machine", findings: kernel::Facts::gather().judge() },
+        Section { name: "limits", findings: resources::Facts::gather(&machine).judge(valid.map(|(config, _)| config)) },
+    ];
+    match loaded {
+        None => {}
+        Some((_, Ok((config, keyring)))) => sections.extend(examine_valid(&config, keyring)?),
+        Some((file, Err(error))) => {
+            let remedy = "mend the file; config/ringwall.toml of the sources shows every key";
+            let finding = Finding::bad(file.display(), error, remedy);
+            sections.push(Section { name: "configuration", findings: vec![finding] });
+        }
+    }
+    Ok(Diagnosis { sections })
+}
+
+fn examine_valid(config: &Config, keyring: Keyring) -> std::io::Result<[Section; 3]> {
+    let files = files::judge(config, &keyring, unix_time());
+    let answers = servers::ask(config, keyring)?;
+    let listeners = listeners::judge(config, listeners::try_to_bind, &answers);
+    Ok([
+        Section { name: "configuration", findings: files },
+        Section { name: "listeners", findings: listeners },
+        Section { name: "servers", findings: answers.iter().map(servers::Answer::judge).collect() },
+    ])
+}
