@@ -1,12 +1,14 @@
 //! The command line, and what `ringwall check` prints.
 
 mod doctor;
+pub mod documents;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 pub use self::doctor::Doctor;
 
@@ -33,9 +35,16 @@ pub enum Command {
     Run(ConfigFile),
     /// Check a configuration and the files it names, print what it means, and start nothing
     Check(ConfigFile),
-    /// Look at the machine, the files and the servers, and say what keeps ringwall from starting or from serving well:
-    /// exit code 0 nothing, 1 it cannot start, 2 it can, but
+    /// Look at the machine, the files and the servers, and say what keeps ringwall from starting or from serving well;
+    /// the exit code is 0 for nothing, 1 when it cannot start, 2 when it can and something needs attention
     Doctor(Doctor),
+    /// Print the completions for a shell
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man,
 }
 
 /// The configuration to work with.

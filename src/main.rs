@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ringwall::cli::{Cli, Command, ConfigFile, Doctor, Plan};
+use ringwall::cli::{Cli, Command, ConfigFile, Doctor, Plan, documents};
 use ringwall::config::{Config, Keyring, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
 use ringwall::doctor::{self, Verdict};
@@ -24,7 +24,12 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(file) => run(&file),
         Command::Check(file) => check(&file),
-        Command::Doctor(arguments) => return examine(&arguments),
+        Command::Doctor(arguments) => match examine(&arguments) {
+            Ok(verdict) => return ExitCode::from(verdict),
+            Err(failure) => Err(failure),
+        },
+        Command::Completions { shell } => put_out(&documents::completions(shell)),
+        Command::Man => put_out(&documents::manual_page()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,36 +69,33 @@ fn check(file: &ConfigFile) -> Result<(), Failure> {
     for warning in &config.warnings {
         complain(&format!("ringwall: warning: {warning}\n"));
     }
-    match print(&format!("{}: valid\n{}", file.config.display(), Plan(&config))) {
+    put_out(&format!("{}: valid\n{}", file.config.display(), Plan(&config)))
+}
+
+/// Prints what was asked for. Whoever reads no further has seen enough.
+fn put_out(text: &str) -> Result<(), Failure> {
+    match print(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::of(format!("standard output cannot be written: {error}")))
         }
-        // Who has read enough has seen that it is valid.
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Prints a diagnosis; its exit code is its verdict.
-fn examine(arguments: &Doctor) -> ExitCode {
-    let diagnosis = match keep_memory_private().and_then(|()| doctor::examine(arguments.config.as_deref())) {
-        Ok(diagnosis) => diagnosis,
-        Err(error) => {
-            complain(&format!("ringwall: the system gives no file descriptor or memory: {error}\n"));
-            return ExitCode::from(FAILED);
-        }
-    };
-    let text = if arguments.json { diagnosis.to_json() } else { diagnosis.to_string() };
-    match print(&text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            complain(&format!("ringwall: standard output cannot be written: {error}\n"));
-            ExitCode::from(FAILED)
-        }
-        Ok(()) | Err(_) => ExitCode::from(match diagnosis.verdict() {
-            Verdict::Good => 0,
-            Verdict::Bad => FAILED,
-            Verdict::Attention => ATTENTION,
-        }),
-    }
+/// Prints a diagnosis, and gives the exit code of its verdict.
+fn examine(arguments: &Doctor) -> Result<u8, Failure> {
+    let diagnosis = keep_memory_private()
+        .and_then(|()| match &arguments.config {
+            Some(config) if arguments.live => doctor::examine_running(config),
+            config => doctor::examine(config.as_deref()),
+        })
+        .map_err(|error| Failure::of(format!("the system gives no file descriptor or memory: {error}")))?;
+    put_out(&if arguments.json { diagnosis.to_json() } else { diagnosis.to_string() })?;
+    Ok(match diagnosis.verdict() {
+        Verdict::Good => 0,
+        Verdict::Bad => FAILED,
+        Verdict::Attention => ATTENTION,
+    })
 }
 
 fn print(text: &str) -> io::Result<()> {

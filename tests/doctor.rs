@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -170,7 +170,7 @@ listeners
 servers
   ok   valkey 127.0.0.1:NNNNN reached in N ms, PONG, primary"
     );
-    assert!(ending.starts_with("ringwall can start, "), "{text}");
+    assert!(ending.starts_with(if code == Some(0) { "Nothing needs" } else { "ringwall can serve, " }), "{text}");
     // Root needs attention, and so may this machine.
     assert!([Some(0), Some(2)].contains(&code), "{text}");
 }
@@ -190,7 +190,7 @@ fn a_configuration_that_is_refused_is_exit_code_1() {
     assert_eq!(code, Some(1), "{text}");
     let refusal = "configuration\n  FAIL ringwall.toml          ringwall.toml:8: backend.servers: [] is not a list\n";
     assert!(text.contains(refusal), "{text}");
-    assert!(text.ends_with("ringwall cannot start: 1 thing has to be mended.\n"), "{text}");
+    assert!(text.ends_with("ringwall cannot serve: 1 thing has to be mended.\n"), "{text}");
 }
 
 #[test]
@@ -327,4 +327,26 @@ fn an_expired_certificate_and_an_open_key_need_attention() {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("warn warning ringwall.toml:5: listener.tls: certificate server.crt:"), "{text}");
     assert!(flat.contains("-> restrict it with `chmod o-rw server.key`"), "{text}");
+}
+
+#[test]
+fn a_ringwall_that_serves_is_told_from_one_that_does_not() {
+    let patient = Patient::new();
+    // A port that is free, or was a moment ago.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    patient.configure(&address.to_string(), "\"unix:/nowhere\"", "");
+    let live = ["--live", "--config", "ringwall.toml"];
+    let Screen { code, text } = patient.examine(&live);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&format!("  FAIL public                 {address}: Connection refused")), "{text}");
+    let manager = std::os::unix::net::UnixDatagram::bind(patient.folder.path().join("notify")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
+    command.current_dir(patient.folder.path()).args(["run", "--config", "ringwall.toml"]);
+    let mut program = command.env("NOTIFY_SOCKET", "notify").stderr(Stdio::null()).spawn().unwrap();
+    manager.recv(&mut [0; 256]).unwrap();
+    let Screen { code, text } = patient.examine(&live);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let expected = format!("listeners\n  ok   public                 {address} serves\n\nNothing needs attention.\n");
+    assert_eq!((code, text), (Some(0), expected));
 }

@@ -69,6 +69,10 @@ python_libraries
 node_client
 # A scanner that not every distribution has; without it the conformance tests say that they do not scan.
 command -v sslscan >/dev/null || (install sslscan) || echo "no sslscan here: nothing is scanned"
+# What checks units and filters; a machine that has neither systemd's tools nor Debian's libraries says what it leaves out.
+command -v systemd-analyze >/dev/null || (install systemd) || echo "no systemd-analyze here: units are not checked"
+/usr/bin/python3 -c 'import seccomp, yaml' 2>/dev/null || (install python3-seccomp python3-yaml) ||
+    echo "no seccomp for Python here: nothing runs under filters"
 # Thousands of sockets are open at once, half of them in the tests themselves.
 ulimit -Sn "$(ulimit -Hn)"
 
@@ -76,17 +80,7 @@ section "format"
 cargo fmt --check
 
 section "shell scripts"
-shellcheck tests/run.sh .ci/run deploy/*.sh
-
-section "systemd unit"
-if command -v systemd-analyze >/dev/null; then
-    unit=target/ringwall.service
-    # The unit names an installed binary; any existing one does for the check of everything else.
-    sed "s|/usr/bin/ringwall|$(command -v true)|" deploy/ringwall.service >"$unit"
-    systemd-analyze verify "$unit"
-else
-    echo "no systemd-analyze here, not checked"
-fi
+shellcheck tests/run.sh tests/deploy/*.sh .ci/run deploy/*.sh deploy/debian/p*
 
 # The checks profile is optimised and keeps debug assertions; one profile for all steps builds the dependencies once.
 section "clippy"
@@ -111,6 +105,9 @@ FUZZ_SECONDS=30 cargo test --profile checks
 section "conformance to the TLS standards"
 cargo build --profile checks --bin ringwall
 target/clients/python/bin/python -B tests/conformance/run.py target/checks/ringwall
+
+section "units, filters, examples and packages"
+tests/deploy/run.sh target/checks/ringwall
 
 # Counts only, so that a busy machine does not matter.
 section "allocations and system calls of the steady state"

@@ -11,6 +11,11 @@ pub struct Doctor {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Ask a ringwall that runs with the configuration for a handshake on each listener, and look at nothing else: for the
+    /// health checks of containers
+    #[arg(long, requires = "config")]
+    pub live: bool,
+
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

@@ -10,6 +10,7 @@ mod files;
 mod finding;
 mod kernel;
 mod listeners;
+mod live;
 mod resources;
 mod screen;
 mod servers;
@@ -20,7 +21,7 @@ use std::path::Path;
 pub use self::finding::{Diagnosis, Finding, Verdict};
 
 use self::finding::Section;
-use crate::config::{Config, Keyring, Machine};
+use crate::config::{Config, ConfigError, Keyring, Machine};
 use crate::tls::unix_time;
 
 /// Looks at the machine, and at a configuration with all that it names where there is one.
@@ -39,12 +40,26 @@ pub fn examine(config: Option<&Path>) -> std::io::Result<Diagnosis> {
         None => {}
         Some((_, Ok((config, keyring)))) => sections.extend(examine_valid(&config, keyring)?),
         Some((file, Err(error))) => {
-            let remedy = "mend the file; config/ringwall.toml of the sources shows every key";
-            let finding = Finding::bad(file.display(), error, remedy);
-            sections.push(Section { name: "configuration", findings: vec![finding] });
+            sections.push(Section { name: "configuration", findings: vec![judge_refusal(file, &error)] });
         }
     }
     Ok(Diagnosis { sections })
+}
+
+/// Asks a ringwall that runs with this configuration whether it serves.
+///
+/// # Errors
+/// When the runtime that listeners are asked from cannot be had.
+pub fn examine_running(config: &Path) -> std::io::Result<Diagnosis> {
+    let findings = match Config::load(config, &Machine::of_this_process()) {
+        Ok((config, keyring)) => live::ask(&config, &keyring)?,
+        Err(error) => vec![judge_refusal(config, &error)],
+    };
+    Ok(Diagnosis { sections: vec![Section { name: "listeners", findings }] })
+}
+
+fn judge_refusal(file: &Path, error: &ConfigError) -> Finding {
+    Finding::bad(file.display(), error, "mend the file; config/ringwall.toml of the sources shows every key")
 }
 
 fn examine_valid(config: &Config, keyring: Keyring) -> std::io::Result<[Section; 3]> {

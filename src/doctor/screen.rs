@@ -22,12 +22,12 @@ impl fmt::Display for Diagnosis {
         writeln!(f)?;
         let (bad, attention) = (self.count(Verdict::Bad), self.count(Verdict::Attention));
         match self.verdict() {
-            Verdict::Good => writeln!(f, "ringwall can start, and nothing needs attention."),
+            Verdict::Good => writeln!(f, "Nothing needs attention."),
             Verdict::Attention => {
-                writeln!(f, "ringwall can start, but {} attention.", counted(attention, "thing needs", "things need"))
+                writeln!(f, "ringwall can serve, but {} attention.", counted(attention, "thing needs", "things need"))
             }
             Verdict::Bad => {
-                writeln!(f, "ringwall cannot start: {} to be mended.", counted(bad, "thing has", "things have"))
+                writeln!(f, "ringwall cannot serve: {} to be mended.", counted(bad, "thing has", "things have"))
             }
         }
     }
@@ -149,7 +149,7 @@ files
                               is?[2J missing
        -> write it
 
-ringwall cannot start: 1 thing has to be mended.
+ringwall cannot serve: 1 thing has to be mended.
 "
         );
         assert!(diagnosis().to_string().lines().all(|line| line.chars().count() <= 80));

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 import seccomp
-from seccomp import ALLOW, Arg, EQ, ERRNO, MASKED_EQ, NE
+from seccomp import ALLOW, Arg, EQ, ERRNO, MASKED_EQ
 
 PROT_WRITE, PROT_EXEC = 0x2, 0x4
 SCHED_OTHER, SCHED_BATCH, SCHED_IDLE = 0, 3, 5
@@ -91,16 +91,21 @@ def filters_of_unit(path):
     return [families(unit), denials(unit), calls]
 
 
+def argument(condition):
+    if condition["op"] == "SCMP_CMP_EQ":
+        return Arg(condition["index"], EQ, condition["value"])
+    assert condition["op"] == "SCMP_CMP_MASKED_EQ", condition
+    return Arg(condition["index"], MASKED_EQ, condition["value"], condition["valueTwo"])
+
+
 def filters_of_profile(path):
     profile = json.load(open(path, encoding="utf-8"))
     assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
     rules = seccomp.SyscallFilter(ERRNO(profile["defaultErrnoRet"]))
-    operators = {"SCMP_CMP_EQ": EQ, "SCMP_CMP_NE": NE}
     for entry in profile["syscalls"]:
-        assert entry["action"] == "SCMP_ACT_ALLOW", entry
-        arguments = [Arg(a["index"], operators[a["op"]], a["value"]) for a in entry.get("args", [])]
+        action = {"SCMP_ACT_ALLOW": lambda: ALLOW, "SCMP_ACT_ERRNO": lambda: ERRNO(entry["errnoRet"])}[entry["action"]]()
         for name in known(entry["names"]):
-            rules.add_rule(ALLOW, name, *arguments)
+            rules.add_rule(action, name, *map(argument, entry.get("args", [])))
     return [rules]
 
 
