@@ -16,7 +16,7 @@
 //!   the connection to the server, timers. Nothing on its path is shared with another shard.
 //! - The **dispatcher** is one thread with a ring of its own. It accepts, applies limits, places each client on a shard
 //!   and hands it over. It sees neither ciphertext nor plaintext.
-//! - The **control plane** is the main thread: signals, the log, the service manager. It touches no session. A thread
+//! - The **control plane** is the main thread: signals, the log, the service manager and its watchdog. It touches no session. A thread
 //!   beside it reloads.
 //!
 //! # Code map, bottom up
@@ -92,6 +92,12 @@
 //! the dispatcher and one order each to the shards, in the same mailbox as the clients: whoever was handed over before is
 //! served with the old set. A shard exchanges its acceptors and sends the old ones back to the reloading thread, which
 //! drops them and tells the control plane. Engines keep what they began with.
+//!
+//! # Signs of life
+//!
+//! A service manager that wants them is told that the program is alive while all threads of the data plane are. A command
+//! brings the dispatcher one [`Ping`](pulse::Ping) for each thread, which it passes on as orders, and each thread answers at its
+//! next turn by a store into a cell of its own. Whoever sleeps is woken for it; nothing is counted or looked at in between.
 //!
 //! # Invariants
 //!

@@ -54,7 +54,7 @@ kubernetes() {
 import sys, yaml
 documents = list(yaml.safe_load_all(open("deploy/kubernetes-sidecar.yml", encoding="utf-8")))
 assert [document["kind"] for document in documents] == ["ConfigMap", "StatefulSet", "Service"]
-sys.stdout.write(documents[0]["data"]["ringwall.toml"])' | sed "s|/run/secrets/tls|$PWD/$folder|" >$folder/ringwall.toml
+sys.stdout.write(documents[0]["data"]["ringwall.toml"])' | sed "s|/run/secrets/tls|$PWD/$folder|g" >$folder/ringwall.toml
     "$binary" check --config $folder/ringwall.toml >/dev/null
 }
 
