@@ -12,7 +12,7 @@ use crate::time::Time;
 /// What may come at once after a quiet time, in seconds of the rate.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Sources remembered at once for each rate, about 64 bytes each. Only those that came within the last second count; if
+/// Sources remembered at once for each rate, at most 100 bytes each. Only those that came within the last second count; if
 /// there are more of them, those that come on top are bounded by the listener's rate alone.
 const SOURCES_MAX: usize = 65_536;
 
@@ -37,7 +37,8 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(rates: Rates) -> Self {
-        Self { rates, total: Time::default(), slots: Slots::new(SOURCES_MAX), sources: Vec::new() }
+        let slots = if rates.per_source.is_some() { SOURCES_MAX } else { 0 };
+        Self { rates, total: Time::default(), slots: Slots::new(slots), sources: Vec::with_capacity(slots) }
     }
 
     /// Whether it matters where clients come from.

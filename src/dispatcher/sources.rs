@@ -1,7 +1,7 @@
 //! Where clients come from, and a slot for each source that must be remembered.
 //!
-//! Every look-up takes the same few steps, however many sources there are: the slots of sources that need none any more
-//! are taken back a few at a time by a hand that goes round.
+//! A look-up takes the same few steps, however many sources there are: nothing grows, and the slots of sources that need
+//! none any more are taken back a few at a time by a hand that goes round.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -36,9 +36,15 @@ pub(super) struct Slots<K> {
 }
 
 impl<K: Copy + Eq + Hash> Slots<K> {
-    /// At most `slots_max` slots. Memory is taken as sources come.
+    /// At most `slots_max` slots. Room for all of them is taken at once, which costs addresses until sources come.
     pub(super) fn new(slots_max: usize) -> Self {
-        Self { by_source: HashMap::new(), holders: Vec::new(), free: Vec::new(), hand: 0, slots_max }
+        Self {
+            by_source: HashMap::with_capacity(slots_max),
+            holders: Vec::with_capacity(slots_max),
+            free: Vec::with_capacity(slots_max),
+            hand: 0,
+            slots_max,
+        }
     }
 
     /// The slot of `source`, which is given one when it has none; `None` when all are taken. `is_idle` says which slots
