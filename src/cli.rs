@@ -13,10 +13,11 @@ use clap_complete::Shell;
 pub use self::doctor::Doctor;
 
 use crate::config::{
-    Admission, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Tls, Unreachable, show_duration,
-    show_size,
+    Admission, Backend, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Server, Tls, Unreachable,
+    show_duration, show_size,
 };
 use crate::hex;
+use crate::roster::balance::Balance;
 use crate::tls::{ClientAuth, ClientRules, Coverage, Policy, ServerAuth, Version};
 
 /// The command line.
@@ -80,7 +81,7 @@ impl fmt::Display for Plan<'_> {
         }
         for backend in &config.backends {
             writeln!(f, "backend {}", backend.name)?;
-            for server in &backend.servers {
+            for server in backend.servers() {
                 let address = server.address.to_string();
                 if *server.name == *address {
                     row(f, "server", address)?;
@@ -90,7 +91,9 @@ impl fmt::Display for Plan<'_> {
                 if let Some(name) = &server.server_name {
                     row(f, "server_name", name)?;
                 }
+                write_server(f, &server)?;
             }
+            write_sending(f, backend)?;
             match &backend.tls {
                 None => row(f, "tls", "none: servers are spoken to in plain text")?,
                 Some(tls) => write_backend_tls(f, tls)?,
@@ -161,6 +164,48 @@ fn write_own_limits(f: &mut fmt::Formatter<'_>, config: &Config, listener: &List
 
 fn or_off(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "off".to_owned(), show_duration)
+}
+
+/// What is said of a server beyond where it is.
+fn write_server(f: &mut fmt::Formatter<'_>, server: &Server) -> fmt::Result {
+    if server.weight != Server::WEIGHT {
+        row(f, "weight", server.weight)?;
+    }
+    if server.backup {
+        row(f, "backup", server.backup)?;
+    }
+    match server.connections_max {
+        Some(max) => row(f, "max_connections", max),
+        None => Ok(()),
+    }
+}
+
+/// How sessions are sent to a backend's servers.
+fn write_sending(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
+    let options = &backend.options;
+    row(f, "balance", shown_balance(options.balance))?;
+    row(f, "retries", options.retries.map_or_else(|| "every other server".to_owned(), |retries| retries.to_string()))?;
+    if backend.servers().any(|server| server.connections_max.is_some()) {
+        row(f, "max_queue", backend.queue_max)?;
+        row(f, "queue_timeout", show_duration(options.queue_timeout))?;
+    }
+    for source in &options.sources {
+        row(f, "source address", source)?;
+    }
+    match backend.resolve_interval {
+        Some(interval) => row(f, "resolve_interval", show_duration(interval)),
+        None => Ok(()),
+    }
+}
+
+const fn shown_balance(balance: Balance) -> &'static str {
+    match balance {
+        Balance::RoundRobin => "roundrobin",
+        Balance::LeastConn => "leastconn",
+        Balance::First => "first",
+        Balance::Random => "random",
+        Balance::Source => "source",
+    }
 }
 
 fn write_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {

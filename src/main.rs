@@ -116,6 +116,7 @@ fn run(file: &ConfigFile) -> Result<(), Failure> {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
         StartError::Bind { .. }
         | StartError::Inherited(_)
+        | StartError::Source { .. }
         | StartError::Tls { .. }
         | StartError::KeyLog { .. }
         | StartError::Thread { .. }

@@ -30,6 +30,8 @@ pub struct Tally {
     pub handshakes_displaced: u64,
     /// Handshakes with servers completed.
     pub backend_handshakes: u64,
+    /// Sessions that had to wait for a place at a server.
+    pub queued: u64,
     /// TLS records opened.
     pub records_opened: u64,
     /// Flushes of a cork at the end of a batch of completions.
@@ -79,6 +81,7 @@ impl std::ops::AddAssign for Tally {
         self.handshakes_abandoned += other.handshakes_abandoned;
         self.handshakes_displaced += other.handshakes_displaced;
         self.backend_handshakes += other.backend_handshakes;
+        self.queued += other.queued;
         self.records_opened += other.records_opened;
         self.flushes_batch_end += other.flushes_batch_end;
         self.flushes_threshold += other.flushes_threshold;

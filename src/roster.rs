@@ -12,6 +12,9 @@
 //!
 //! Read the tests below first.
 
+pub mod balance;
+pub mod waiting;
+
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

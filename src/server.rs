@@ -10,14 +10,13 @@ mod plans;
 mod reload;
 mod rings;
 mod sockets;
+mod start_error;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -28,6 +27,7 @@ use tracing::warn;
 pub use self::commands::Commands;
 pub use self::reload::Reloader;
 pub use self::rings::try_rings;
+pub use self::start_error::StartError;
 
 use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
@@ -36,7 +36,7 @@ use crate::config::{Config, Keyring, TlsFiles};
 use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
-use crate::io::uring::{Unavailable, Uring, probe};
+use crate::io::uring::{Uring, probe};
 use crate::io::{Confinement, Driver, Fd, RingHandle, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
@@ -46,7 +46,7 @@ use crate::roster::Roster;
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
 use crate::sources::SourceCounts;
-use crate::tls::{self, SetupError};
+use crate::tls;
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -56,88 +56,6 @@ const PENDING_HINTS: usize = 1024;
 
 /// Events that may wait for the control plane, per thread.
 const EVENTS: usize = 8192;
-
-/// Why the program cannot start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The kernel does not give what is needed of io_uring.
-    Unavailable(Unavailable),
-    /// A listener cannot be bound.
-    Bind {
-        /// The listener's name.
-        listener: Box<str>,
-        /// Its address.
-        address: SocketAddr,
-        /// What the kernel said.
-        error: io::Error,
-    },
-    /// A socket that the service manager hands over cannot be used: why, and what to do.
-    Inherited(String),
-    /// TLS cannot be set up with the certificate and key of a listener or a backend.
-    Tls {
-        /// Which it is, with its name.
-        of: Box<str>,
-        /// Why.
-        error: SetupError,
-    },
-    /// The key log cannot be opened.
-    KeyLog {
-        /// Its path.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// A thread cannot be started.
-    Thread {
-        /// Its name.
-        name: String,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// A socket pair or eventfd cannot be had.
-    System(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(unavailable) => unavailable.fmt(f),
-            Self::Bind { listener, address, error } => {
-                write!(f, "listener \"{listener}\": cannot listen on {address}: {error}")?;
-                match error.raw_os_error() {
-                    Some(libc::EADDRINUSE) => {
-                        f.write_str("; another program listens there already (ss -ltnp shows which)")
-                    }
-                    Some(libc::EADDRNOTAVAIL) => f.write_str("; no interface of this machine has that address"),
-                    Some(libc::EACCES) => f.write_str("; ports below 1024 need CAP_NET_BIND_SERVICE"),
-                    Some(_) | None => Ok(()),
-                }
-            }
-            Self::Inherited(problem) => write!(f, "a socket that the service manager hands over: {problem}"),
-            Self::Tls { of, error } => write!(f, "{of}: {error}"),
-            Self::KeyLog { path, error } => write!(f, "log.key_log {}: cannot be opened: {error}", path.display()),
-            Self::Thread { name, error } => {
-                write!(f, "the thread \"{name}\" cannot be started: {error}")?;
-                if error.raw_os_error() == Some(libc::EAGAIN) {
-                    f.write_str(
-                        "; a limit of threads (ulimit -u, TasksMax= of the systemd unit, pids.max of the control group) or \
-                         of memory (ulimit -v) is reached: raise it, or write a lower runtime.shards",
-                    )?;
-                }
-                Ok(())
-            }
-            Self::System(error) => write!(f, "the system gives no file descriptor or memory: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<io::Error> for StartError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
 
 /// Serves until told to stop by a signal.
 ///
@@ -214,8 +132,8 @@ impl DataPlane {
     pub fn start(config: &Config, keyring: Keyring) -> Result<Self, StartError> {
         let confinement = probe().map_err(StartError::Unavailable)?;
         let common = Common::new(config)?;
-        let rosters: Vec<Roster> =
-            config.backends.iter().map(|backend| backend.servers.iter().cloned().collect()).collect();
+        check_sources(config)?;
+        let rosters: Vec<Roster> = config.backends.iter().map(|backend| backend.servers().collect()).collect();
         let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
         let (sockets, listening) = sockets::open(config, &blueprint.listeners)?;
 
@@ -276,6 +194,17 @@ impl DataPlane {
     }
 }
 
+/// An address that is not of this machine would be found out by the first client only.
+fn check_sources(config: &Config) -> Result<(), StartError> {
+    for backend in &config.backends {
+        for &address in &backend.options.sources {
+            let error = |error| StartError::Source { backend: backend.name.clone(), address, error };
+            sys::check_source(address).map_err(error)?;
+        }
+    }
+    Ok(())
+}
+
 /// What every shard builds itself from. Read while the threads start, and not after.
 #[derive(Debug)]
 struct Blueprint {
@@ -294,8 +223,10 @@ impl Blueprint {
         let plan = |(listener, credentials)| ListenerPlan::of(config, listener, credentials, common);
         let listeners = listeners.map(plan);
         let listeners = listeners.collect();
+        let shards = config.runtime.cores.len();
         let backends = config.backends.iter().zip(rosters).zip(keyring.backends);
-        let backends = backends.map(|((backend, roster), read)| BackendPlan::of(backend, roster, read)).collect();
+        let backends =
+            backends.map(|((backend, roster), read)| BackendPlan::of(backend, roster, shards, read)).collect();
         let limits = &config.limits;
         let admissions: Vec<_> = config.listeners.iter().map(|listener| listener.admission.limits()).collect();
         Self {

@@ -115,6 +115,8 @@ listener public
 backend valkey
   server              127.0.0.1:6379
   server              unix:/run/valkey.sock
+  balance             roundrobin
+  retries             every other server
   tls                 none: servers are spoken to in plain text
 runtime
   shards              2
@@ -161,6 +163,29 @@ fn a_host_name_is_shown_with_its_address() {
 }
 
 #[test]
+fn what_is_said_of_servers_is_shown() {
+    let servers = "servers = [{ address = \"127.0.0.1:6379\", name = \"a\", weight = 3, max_connections = 9 }, \
+                   { address = \"localhost:6379\", backup = true }]\nbalance = \"leastconn\"\nretries = 2\n\
+                   source_addresses = [\"127.0.0.2\"]\nresolve_interval = \"1m\"";
+    let config = CONFIG.replace("servers = [\"127.0.0.1:6379\", \"unix:/run/valkey.sock\"]", servers);
+    let printed = printed(&mut ringwall(folder_with(&config).path(), &["check", "--config", "ringwall.toml"]));
+    let block = "backend valkey
+  server              a at 127.0.0.1:6379
+  weight              3
+  max_connections     9
+  server              localhost:6379 at 127.0.0.1:6379
+  backup              true
+  balance             leastconn
+  retries             2
+  max_queue           1024
+  queue_timeout       5s
+  source address      127.0.0.2
+  resolve_interval    1m
+";
+    assert!(printed.output.contains(block), "{}\n{}", printed.output, printed.errors);
+}
+
+#[test]
 fn either_side_is_told_what_it_speaks() {
     let listener = "tls = { certificate = \"server.crt\", private_key = \"server.key\" }";
     let servers = "servers = [\"127.0.0.1:6379\", \"unix:/run/valkey.sock\"]";
@@ -173,6 +198,7 @@ fn either_side_is_told_what_it_speaks() {
         "  max_connections     100\n  tls                 none: clients speak plain text\nbackend valkey\n",
         "  server              127.0.0.1:6379\n  server_name         cache.example\n  \
          server              unix:/run/valkey.sock\n  server_name         cache.example\n  \
+         balance             roundrobin\n  retries             every other server\n  \
          verify              full\n  ca                  server.crt\n  certificate         server.crt\n  \
          private key         server.key\n  tls versions        1.3\n  cipher suite        TLS_AES_128_GCM_SHA256\n  \
          groups              X25519MLKEM768\nruntime\n",

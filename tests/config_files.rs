@@ -27,7 +27,11 @@ fn an_unknown_key_is_told_the_nearest_known_one() {
         ("[limit]\nx = 1", "9: limit: unknown key; did you mean \"limits\"?"),
         ("[coalesce]\nfoo = 1", "10: coalesce.foo: unknown key; known here: bytes"),
         ("[log]\ncolour = true", "10: log.colour: unknown key; known here: format, level, sessions, key_log"),
-        ("weights = [1]", "9: backend.weights: unknown key; known here: name, servers, tls"),
+        (
+            "weights = [1]",
+            "9: backend.weights: unknown key; known here: name, servers, balance, retries, max_queue, \
+             queue_timeout, source_addresses, resolve_interval, tls",
+        ),
     ] {
         assert_eq!(refusal_of_minimal_and(text), message);
     }
@@ -287,7 +291,7 @@ fn servers_that_cannot_be_are_refused() {
         ("[\"127.0.0.1\"]", format!("\"127.0.0.1\" {form}")),
         ("[\"nobody.example:1\"]", "\"nobody.example:1\" cannot be resolved: no such name".to_owned()),
         ("[\"unix:run/s\"]", "\"unix:run/s\" is not an absolute path; write \"unix:/path/to/socket\"".to_owned()),
-        ("[6379]", format!("6379 is not a text; servers is {list}")),
+        ("[6379]", format!("6379 is neither a text nor a table; servers is {list}")),
         ("\"127.0.0.1:6379\"", format!("\"127.0.0.1:6379\" is not {list}")),
         ("[]", format!("[] is not {list}")),
     ] {

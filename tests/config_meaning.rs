@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Admission, Backend, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server,
+    Admission, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server,
     SessionLimits, Tls, Unreachable,
 };
 use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
+use ringwall::roster::balance::Balance;
+use ringwall::shard::BackendOptions;
 use ringwall::tls::{ClientAuth, ClientRules, Coverage, Policy, Version};
 
 mod config_support;
@@ -88,16 +90,17 @@ fn the_least_that_starts_means_the_defaults() {
             unreachable: Unreachable::Error,
         }]
     );
-    let address = Address::Tcp("127.0.0.1:6379".parse().unwrap());
-    let servers = vec![Server {
-        name: "127.0.0.1:6379".into(),
-        address,
-        server_name: None,
-        weight: 1,
-        backup: false,
-        connections_max: None,
-    }];
-    assert_eq!(config.backends, [Backend { name: "valkey".into(), tls: None, servers }]);
+    let [backend] = &config.backends[..] else { panic!("{:?}", config.backends) };
+    let server = Server::at(Address::Tcp("127.0.0.1:6379".parse().unwrap()));
+    assert_eq!((server.weight, server.backup, server.connections_max), (1, false, None));
+    assert_eq!((&*backend.name, &backend.tls, backend.servers().collect::<Vec<_>>()), ("valkey", &None, vec![server]));
+    let options = BackendOptions {
+        balance: Balance::RoundRobin,
+        retries: None,
+        queue_timeout: Duration::from_secs(5),
+        sources: vec![],
+    };
+    assert_eq!((&backend.options, backend.queue_max, backend.resolve_interval), (&options, 1_024, None));
     assert_eq!(config.runtime, Runtime { cores: vec![0, 1, 2, 3], dispatcher_core: None });
     assert_eq!(
         config.limits,
@@ -154,7 +157,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 75);
+    assert_eq!(keys, 81);
 }
 
 #[test]
@@ -219,23 +222,16 @@ sessions = false
     assert_eq!((&*second.name, second.backend, second.admission.max_connections), ("valkey.example:0", 0, 9));
     assert_eq!(second.bind, "10.0.0.1:0".parse().unwrap());
     assert_eq!(second_tls.certificates, [pair("/etc/b.crt", "/etc/b.key")]);
-    let server = |name: &str, at: &str| Server {
-        name: name.into(),
-        address: Address::Tcp(at.parse().unwrap()),
-        server_name: None,
-        weight: 1,
-        backup: false,
-        connections_max: None,
-    };
+    let server = |name: &str, at: &str| Server { name: name.into(), ..Server::at(Address::Tcp(at.parse().unwrap())) };
     assert_eq!(
-        config.backends[0].servers,
+        config.backends[0].servers().collect::<Vec<_>>(),
         [
             server("pair.example:6379", "10.0.0.1:6379"),
             server("pair.example:6379", "10.0.0.2:6379"),
             server("[::1]:6379", "[::1]:6379"),
         ]
     );
-    assert_eq!(config.backends[1].servers[0].address, Address::Unix("/run/valkey.sock".into()));
+    assert_eq!(config.backends[1].servers().next().unwrap().address, Address::Unix("/run/valkey.sock".into()));
     assert_eq!(config.runtime, Runtime { cores: vec![3, 1], dispatcher_core: Some(0) });
     assert_eq!(config.limits.handshake_timeout, Duration::from_millis(100));
     assert_eq!(config.limits.connect_timeout, Duration::from_secs(120));

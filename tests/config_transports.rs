@@ -28,7 +28,7 @@ fn backend(servers: &str, tls: &str) -> Backend {
 /// The names that the servers of a backend are asked for.
 fn names(backend: &Backend) -> Vec<Option<String>> {
     let name = |server: &ringwall::config::Server| server.server_name.as_ref().map(ToString::to_string);
-    backend.servers.iter().map(name).collect()
+    backend.servers().map(|server| name(&server)).collect()
 }
 
 #[test]

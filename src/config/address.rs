@@ -47,6 +47,11 @@ pub(super) fn server(text: &str, machine: &Machine) -> Result<Vec<Address>, Stri
     Ok(addresses.into_iter().map(Address::Tcp).collect())
 }
 
+/// Whether a server's address, which has been read, is a host name that is looked up.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.starts_with("unix:") && text.parse::<SocketAddr>().is_err() && !text.starts_with('[')
+}
+
 /// Whether the kernel refuses to listen on both: the port is the same, and one's address is the other's or is for all.
 /// Sockets of IPv6 take no connections of IPv4 here, so the two families do not meet.
 pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {

@@ -1,15 +1,22 @@
 //! `[[backend]]`: where clients' bytes go.
 
+use std::net::IpAddr;
+use std::time::Duration;
+
 use toml::Spanned;
 
-use super::backend_tls::{BackendTls, read_backend_tls, server_name};
+use super::backend_tls::{BackendTls, read_backend_tls};
 use super::error::{ConfigError, Source};
 use super::listener::Listener;
 use super::machine::Machine;
-use super::raw::RawBackend;
+use super::raw::{RawBackend, Value};
 use super::section::{Item, Section};
+use super::server::{Entry, place_of, read_entries};
 use super::{ENTRIES_MAX, address, check_entries};
+use crate::io::Address;
 use crate::roster::Server;
+use crate::roster::balance::Balance;
+use crate::shard::BackendOptions;
 
 /// Where clients' bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +25,27 @@ pub struct Backend {
     pub name: Box<str>,
     /// How it speaks TLS to its servers; without it, they are spoken to in plain text.
     pub tls: Option<BackendTls>,
-    /// At least one. A host name with several addresses is as many servers, in the resolver's order.
-    pub servers: Vec<Server>,
+    /// What is written of its servers; at least one.
+    pub entries: Vec<Entry>,
+    /// How sessions are sent to them.
+    pub options: BackendOptions,
+    /// Sessions that may wait for a place, on all shards together.
+    pub queue_max: u32,
+    /// How often host names are looked up again; `None`: at start alone.
+    pub resolve_interval: Option<Duration>,
+}
+
+/// Most sessions that may be asked to wait: as many as a listener may have.
+const QUEUE_MAX_MAX: u32 = 1_000_000;
+
+/// Most retries that may be asked for: as many as there can be servers.
+const RETRIES_MAX: u32 = 1_024;
+
+impl Backend {
+    /// Its servers, at least one. A host name with several addresses is as many servers, in the resolver's order.
+    pub fn servers(&self) -> impl Iterator<Item = Server> {
+        self.entries.iter().flat_map(Entry::servers)
+    }
 }
 
 pub(super) fn read_backends(
@@ -38,8 +64,25 @@ pub(super) fn read_backends(
             return Err(section.error("name", value, "is the name of another backend already"));
         }
         let tls = entry.get_ref().tls.as_ref().map(|tls| read_backend_tls(source, tls)).transpose()?;
-        let servers = read_servers(&section, entry, tls.as_ref(), machine)?;
-        backends.push(Backend { name: name.into(), tls, servers });
+        let raw = entry.get_ref();
+        let Some(servers) = &raw.servers else {
+            return Err(section.missing("servers", entry, "a list of addresses, such as [\"127.0.0.1:6379\"]"));
+        };
+        let backend = Backend {
+            name: name.into(),
+            entries: read_entries(&section, servers, tls.as_ref(), machine)?,
+            tls,
+            options: read_options(&section, raw)?,
+            queue_max: section.count("max_queue", raw.max_queue.as_ref(), 0..=QUEUE_MAX_MAX)?.unwrap_or(1_024),
+            resolve_interval: section.duration_or_off(
+                "resolve_interval",
+                raw.resolve_interval.as_ref(),
+                "off",
+                "1s"..="24h",
+            )?,
+        };
+        check_backend(&section, raw, servers, &backend)?;
+        backends.push(backend);
     }
     Ok(backends)
 }
@@ -53,11 +96,10 @@ pub(super) fn check_servers(
 ) -> Result<(), ConfigError> {
     let section = Section { source, name: "backend" };
     for (backend, raw) in backends.iter().zip(raw) {
-        for server in &backend.servers {
+        for server in backend.servers() {
             let found = listeners.iter().find(|listener| address::leads_to(&server.address, listener.bind));
             let (Some(listener), Some(value)) = (found, &raw.get_ref().servers) else { continue };
-            let items = section.texts("servers", Some(value), "")?.unwrap_or_default();
-            let place = items.iter().find(|item| item.value == &*server.name).map_or(value, |item| item.place);
+            let place = place_of(&section, value, &backend.entries, &server.address)?;
             let problem = format!(
                 "leads to listener \"{}\" of this file, which takes clients; write where the Valkey or Redis server is",
                 listener.name
@@ -68,27 +110,67 @@ pub(super) fn check_servers(
     Ok(())
 }
 
-fn read_servers(
+fn read_options(section: &Section<'_>, raw: &RawBackend) -> Result<BackendOptions, ConfigError> {
+    let balances = [
+        ("roundrobin", Balance::RoundRobin),
+        ("leastconn", Balance::LeastConn),
+        ("first", Balance::First),
+        ("random", Balance::Random),
+        ("source", Balance::Source),
+    ];
+    let retries = section.count("retries", raw.retries.as_ref(), 0..=RETRIES_MAX)?;
+    Ok(BackendOptions {
+        balance: section.choice("balance", raw.balance.as_ref(), Balance::RoundRobin, &balances)?,
+        retries: retries.map(|retries| u16::try_from(retries).expect("it is within its bounds")),
+        queue_timeout: section.duration("queue_timeout", raw.queue_timeout.as_ref(), "5s", "10ms"..="10m")?,
+        sources: read_sources(section, raw.source_addresses.as_ref())?,
+    })
+}
+
+fn read_sources(section: &Section<'_>, value: Option<&Spanned<Value>>) -> Result<Vec<IpAddr>, ConfigError> {
+    let what = "a list of this machine's own IP addresses, such as [\"10.0.0.5\", \"10.0.0.6\"]";
+    let texts = section.distinct_texts("source_addresses", value, what)?.unwrap_or_default();
+    let read = texts.iter().map(|Item { value, place }| match value.parse::<IpAddr>() {
+        Ok(ip) if !ip.is_unspecified() && !ip.is_multicast() => Ok(ip),
+        Ok(_) => Err(section.error("source_addresses", place, "is not the address of one machine")),
+        Err(_) => Err(section.error("source_addresses", place, &format!("is not an IP address; it takes {what}"))),
+    });
+    read.collect()
+}
+
+/// Checks what no key's own bounds can say.
+fn check_backend(
     section: &Section<'_>,
-    entry: &Spanned<RawBackend>,
-    tls: Option<&BackendTls>,
-    machine: &Machine,
-) -> Result<Vec<Server>, ConfigError> {
-    let what = "a list of addresses, such as [\"127.0.0.1:6379\"]";
-    let Some(value) = entry.get_ref().servers.as_ref() else {
-        return Err(section.missing("servers", entry, what));
-    };
-    let mut servers = Vec::new();
-    for Item { value: text, place } in section.texts("servers", Some(value), what)?.unwrap_or_default() {
-        let addresses = address::server(text, machine).map_err(|problem| section.error("servers", place, &problem))?;
-        for address in addresses {
-            let server_name = tls.map(|tls| server_name(section, tls, &address, place)).transpose()?.flatten();
-            servers.push(Server { name: text.into(), server_name, ..Server::at(address) });
+    raw: &RawBackend,
+    servers: &Spanned<Value>,
+    backend: &Backend,
+) -> Result<(), ConfigError> {
+    let count = backend.servers().count();
+    if count > ENTRIES_MAX {
+        let problem = format!("has {count} addresses; a backend has at most {ENTRIES_MAX}");
+        return Err(section.error("servers", servers, &problem));
+    }
+    if let Some(value) = &raw.resolve_interval
+        && backend.resolve_interval.is_some()
+        && !backend.entries.iter().any(Entry::is_name)
+    {
+        return Err(section.error(
+            "resolve_interval",
+            value,
+            "is of no use: no server of this backend has a host name",
+        ));
+    }
+    if let Some(value) = &raw.source_addresses {
+        let serves = |server: &Server, source: &IpAddr| match &server.address {
+            Address::Tcp(address) => address.is_ipv4() == source.is_ipv4(),
+            Address::Unix(_) => false,
+        };
+        let sources = &backend.options.sources;
+        let lacks = |server: &Server| !sources.iter().any(|source| serves(server, source));
+        if backend.servers().all(|server| lacks(&server)) {
+            let problem = "is of no use: no server of this backend is reached over TCP from an address of its family";
+            return Err(section.error("source_addresses", value, problem));
         }
     }
-    if servers.len() > ENTRIES_MAX {
-        let problem = format!("has {} addresses; a backend has at most {ENTRIES_MAX}", servers.len());
-        return Err(section.error("servers", value, &problem));
-    }
-    Ok(servers)
+    Ok(())
 }

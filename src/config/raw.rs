@@ -107,6 +107,12 @@ pub(super) struct RawPair {
 pub(super) struct RawBackend {
     pub(super) name: Option<Spanned<Value>>,
     pub(super) servers: Option<Spanned<Value>>,
+    pub(super) balance: Option<Spanned<Value>>,
+    pub(super) retries: Option<Spanned<Value>>,
+    pub(super) max_queue: Option<Spanned<Value>>,
+    pub(super) queue_timeout: Option<Spanned<Value>>,
+    pub(super) source_addresses: Option<Spanned<Value>>,
+    pub(super) resolve_interval: Option<Spanned<Value>>,
     #[serde(deserialize_with = "placed_table")]
     pub(super) tls: Option<Spanned<RawBackendTls>>,
 }

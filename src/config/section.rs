@@ -100,7 +100,7 @@ impl Section<'_> {
         let bytes = match value.get_ref() {
             Value::Text(text) => size::parse(text).map(i128::from),
             Value::Integer(bytes) => Some(*bytes),
-            Value::Boolean(_) | Value::List(_) | Value::Other => None,
+            Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other => None,
         };
         let Some(bytes) = bytes else {
             let example = bounds.end();
@@ -142,7 +142,7 @@ impl Section<'_> {
         let Some(value) = raw else { return Ok(default) };
         match value.get_ref() {
             Value::Boolean(flag) => Ok(*flag),
-            Value::Text(_) | Value::Integer(_) | Value::List(_) | Value::Other => {
+            Value::Text(_) | Value::Integer(_) | Value::List(_) | Value::Table(_) | Value::Other => {
                 Err(self.error(key, value, "is neither true nor false"))
             }
         }
@@ -206,7 +206,12 @@ impl Section<'_> {
         let Some(value) = raw else { return Ok(None) };
         let items = match value.get_ref() {
             Value::List(items) if !items.is_empty() => items,
-            Value::List(_) | Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other => {
+            Value::List(_)
+            | Value::Text(_)
+            | Value::Integer(_)
+            | Value::Boolean(_)
+            | Value::Table(_)
+            | Value::Other => {
                 return Err(self.error(key, value, &format!("is not {what}")));
             }
         };
@@ -282,7 +287,7 @@ impl Section<'_> {
 pub(super) fn as_text(value: &Spanned<Value>) -> Option<&str> {
     match value.get_ref() {
         Value::Text(text) => Some(text),
-        Value::Integer(_) | Value::Boolean(_) | Value::List(_) | Value::Other => None,
+        Value::Integer(_) | Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 /// A value of any type.
@@ -14,7 +14,9 @@ pub(super) enum Value {
     Integer(i128),
     Boolean(bool),
     List(Vec<Spanned<Value>>),
-    /// A float, a date or a table: no key takes one of them.
+    /// Its keys and their values.
+    Table(Vec<(Spanned<String>, Spanned<Value>)>),
+    /// A float: no key takes one.
     Other,
 }
 
@@ -70,7 +72,10 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Value::Other)
+        let mut table = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            table.push(entry);
+        }
+        Ok(Value::Table(table))
     }
 }

@@ -208,6 +208,7 @@ pub(super) fn log_totals(tally: &Tally, reloads: ReloadCounts) {
         handshakes_abandoned = tally.handshakes_abandoned,
         handshakes_displaced = tally.handshakes_displaced,
         backend_handshakes = tally.backend_handshakes,
+        queued = tally.queued,
         records_opened = tally.records_opened,
         receives = tally.receives,
         sends = tally.sends,

@@ -59,7 +59,7 @@ pub(super) fn ask(config: &Config, keyring: Keyring) -> io::Result<Vec<Answer>> 
     for (number, (backend, credentials)) in config.backends.iter().zip(keyring.backends).enumerate() {
         let options = |tls: &BackendTls| Options { policy: tls.policy.clone(), ..Options::default() };
         let tls = credentials.zip(backend.tls.as_ref().map(options));
-        for server in &backend.servers {
+        for server in backend.servers() {
             let connector = tls
                 .as_ref()
                 .map(|(credentials, options)| Connector::new(credentials, options, server.server_name.clone()));

@@ -19,7 +19,7 @@ mod watch;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -284,10 +284,13 @@ pub trait Driver {
 }
 
 /// Options of a session's sockets. Accepted sockets have those of their listener, see [`sys::tune_socket`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketOptions {
     /// `TCP_NODELAY` is always set; this is the keepalive idle time in seconds (`TCP_KEEPIDLE`), `None` for no keepalive.
     pub keepalive_seconds: Option<u32>,
     /// `TCP_USER_TIMEOUT` in milliseconds, `None` for the kernel's default.
     pub user_timeout_ms: Option<u32>,
+    /// Our own address to connect from, of the family of where to; the kernel chooses the port, and without one the
+    /// address, too.
+    pub source: Option<IpAddr>,
 }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -204,8 +204,26 @@ pub(super) fn open_socket(address: &Address, options: &SocketOptions) -> Result<
     let socket = stream_socket(&SockAddr::new(address)?)?;
     if matches!(address, Address::Tcp(_)) {
         tune_socket(Fd(socket.as_raw_fd()), options);
+        if let Some(source) = options.source {
+            bind_source(Fd(socket.as_raw_fd()), source)?;
+        }
     }
     Ok(socket)
+}
+
+/// Sets the address that a socket will connect from. The port is chosen when it connects, from all that are free towards
+/// that destination: bind(2) alone would take one that is free towards all (`IP_BIND_ADDRESS_NO_PORT` in ip(7)).
+fn bind_source(socket: Fd, source: IpAddr) -> Result<(), Errno> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+    let sockaddr = SockAddr::new(&Address::Tcp(SocketAddr::new(source, 0)))?;
+    // SAFETY: bind reads `len` bytes at the pointer; `sockaddr` is alive and that long.
+    check(unsafe { libc::bind(socket.0, sockaddr.as_ptr(), sockaddr.len()) })
+}
+
+/// Whether sockets can be bound to an address: it is one of this machine, or what the kernel says instead.
+pub fn check_source(source: IpAddr) -> io::Result<()> {
+    let socket = stream_socket(&SockAddr::new(&Address::Tcp(SocketAddr::new(source, 0)))?)?;
+    Ok(bind_source(Fd(socket.as_raw_fd()), source)?)
 }
 
 /// Sets `options` on a TCP socket; set on a listening one, the sockets accepted from it have them too. Failures are ignored: on another kind of socket there is nothing to tune, and a
@@ -367,7 +385,7 @@ mod tests {
 
     #[test]
     fn tcp_options_are_set_in_full() {
-        let options = SocketOptions { keepalive_seconds: Some(300), user_timeout_ms: Some(30_000) };
+        let options = SocketOptions { keepalive_seconds: Some(300), user_timeout_ms: Some(30_000), source: None };
         let socket = open_socket(&Address::Tcp("127.0.0.1:1".parse().unwrap()), &options).unwrap();
         let fd = Fd(socket.as_raw_fd());
         assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
@@ -380,7 +398,7 @@ mod tests {
 
     #[test]
     fn nodelay_is_set_even_without_options() {
-        let options = SocketOptions { keepalive_seconds: None, user_timeout_ms: None };
+        let options = SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None };
         let socket = open_socket(&Address::Tcp("[::1]:1".parse().unwrap()), &options).unwrap();
         let fd = Fd(socket.as_raw_fd());
         assert_eq!(option_of(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
@@ -389,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_unix_path_that_does_not_fit_is_refused() {
-        let options = SocketOptions { keepalive_seconds: None, user_timeout_ms: None };
+        let options = SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None };
         let open = |path: String| open_socket(&Address::Unix(path.into()), &options).map(drop);
         assert_eq!(open("x".repeat(107)), Ok(()));
         assert_eq!(open("x".repeat(108)), Err(Errno(libc::ENAMETOOLONG)));

@@ -1,14 +1,16 @@
 //! Listeners and backends before each shard makes them its own: credentials that are read, keys that are not parsed yet.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::StartError;
 use super::listener_tls::{Common, ListenerTls};
 use crate::config::{self, BackendTls, Coalesce, Config, Limits, SessionLimits, Unreachable};
 use crate::io::SocketOptions;
 use crate::roster::Roster;
+use crate::roster::waiting::Waiting;
 use crate::session::{self, coalescer::Threshold};
-use crate::shard;
+use crate::shard::{self, BackendOptions};
 use crate::tls::{BackendCredentials, Connector, Credentials, Options};
 
 /// A listener, as each shard builds it.
@@ -26,6 +28,8 @@ pub(super) struct BackendPlan {
     name: Box<str>,
     tls: Option<(BackendCredentials, Options)>,
     roster: Roster,
+    options: BackendOptions,
+    waiting: Arc<Waiting>,
 }
 
 impl ListenerPlan {
@@ -74,24 +78,37 @@ fn session_options(limits: &Limits, listener: &config::Listener) -> session::Opt
 
 fn socket_options(limits: &Limits, session: &SessionLimits) -> SocketOptions {
     SocketOptions {
+        source: None,
         keepalive_seconds: limits.tcp_keepalive.map(|idle| u32::try_from(idle.as_secs()).unwrap_or(u32::MAX)),
         user_timeout_ms: session.tcp_user_timeout.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
     }
 }
 
 impl BackendPlan {
-    pub(super) fn of(backend: &config::Backend, roster: &Roster, credentials: Option<BackendCredentials>) -> Self {
+    pub(super) fn of(
+        backend: &config::Backend,
+        roster: &Roster,
+        shards: usize,
+        credentials: Option<BackendCredentials>,
+    ) -> Self {
         let options = |tls: &BackendTls| Options { policy: tls.policy.clone(), ..Options::default() };
         let tls = credentials.zip(backend.tls.as_ref().map(options));
-        Self { name: backend.name.clone(), tls, roster: roster.clone() }
+        let waiting = Arc::new(Waiting::new(backend.queue_max, shards));
+        let (name, options) = (backend.name.clone(), backend.options.clone());
+        Self { name, tls, roster: roster.clone(), options, waiting }
     }
 
     pub(super) fn build(&self) -> Result<shard::Backend, StartError> {
         let connector = |(credentials, options): &(_, _)| Connector::new(credentials, options, None);
         let connector = self.tls.as_ref().map(connector).transpose();
         let error = |error| StartError::Tls { of: format!("backend \"{}\"", self.name).into(), error };
-        let (name, roster) = (self.name.clone(), self.roster.clone());
-        Ok(shard::Backend { name, roster, connector: connector.map_err(error)? })
+        Ok(shard::Backend {
+            name: self.name.clone(),
+            roster: self.roster.clone(),
+            connector: connector.map_err(error)?,
+            options: self.options.clone(),
+            waiting: Arc::clone(&self.waiting),
+        })
     }
 }
 

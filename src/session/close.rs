@@ -39,6 +39,10 @@ pub enum CloseReason {
     BackendUnreachable,
     /// The last server of the backend that was tried could be reached, and no TLS handshake completed with it.
     BackendHandshakeFailed,
+    /// Every server had as many connections as it may, and as many sessions waited as may.
+    QueueFull,
+    /// Every server had as many connections as it may, and none ended in time.
+    QueueTimeout,
     /// The server has lost the role that the backend wants; the session ended so that its client connects anew.
     ServerDemoted,
     /// The server was found not to answer as it should; the session ended so that its client connects anew.
@@ -86,6 +90,8 @@ impl CloseReason {
             Self::Plaintext => "plaintext",
             Self::BackendUnreachable => "backend_unreachable",
             Self::BackendHandshakeFailed => "backend_handshake_failed",
+            Self::QueueFull => "queue_full",
+            Self::QueueTimeout => "queue_timeout",
             Self::ServerDemoted => "server_demoted",
             Self::ServerDown => "server_down",
             Self::ServerDrained => "server_drained",
@@ -120,6 +126,8 @@ impl CloseReason {
             | Self::Plaintext
             | Self::BackendUnreachable
             | Self::BackendHandshakeFailed
+            | Self::QueueFull
+            | Self::QueueTimeout
             | Self::ServerDemoted
             | Self::ServerDown
             | Self::ServerDrained

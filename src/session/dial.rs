@@ -17,6 +17,7 @@ use super::leg::Input;
 use super::transport::Transport;
 use super::{Output, Phase, Session, Side, Turn};
 use crate::io::Errno;
+use crate::time::Time;
 use crate::tls::{Failure, Role};
 
 /// How a handshake with a server ended that was not completed.
@@ -191,12 +192,39 @@ impl Session {
             } else {
                 CloseReason::BackendUnreachable
             };
-            if self.options.tells_unreachable {
-                let error = format!("-ERR ringwall cannot reach the server: {why}\r\n");
-                self.refuse(&error, reason, turn);
-            } else {
-                self.cut(reason, turn);
-            }
+            self.tell_unreachable(why, reason, turn);
+        }
+    }
+
+    fn tell_unreachable(&mut self, why: &str, reason: CloseReason, turn: &mut Turn<'_>) {
+        if self.options.tells_unreachable {
+            self.refuse(&format!("-ERR ringwall cannot reach the server: {why}\r\n"), reason, turn);
+        } else {
+            self.cut(reason, turn);
+        }
+    }
+
+    /// Every server has as many connections as it may: the attempt begins when there is a place, or is over at `until`,
+    /// when [`Output::AbandonDial`] comes.
+    pub fn handle_queued(&mut self, until: Time) {
+        if self.phase == Phase::Connecting {
+            self.phase_deadline = Some(until);
+        }
+    }
+
+    /// There is a place, and the attempt begins.
+    pub fn handle_dequeued(&mut self, now: Time) {
+        if self.phase == Phase::Connecting {
+            self.abandon_due = false;
+            self.phase_deadline = Some(now + self.options.connect_timeout);
+        }
+    }
+
+    /// There was no place for the session: its client is told as by [`Session::handle_unreachable`]. `why` is one line
+    /// without secrets.
+    pub fn handle_no_place(&mut self, why: &str, reason: CloseReason, turn: &mut Turn<'_>) {
+        if self.phase == Phase::Connecting {
+            self.tell_unreachable(why, reason, turn);
         }
     }
 

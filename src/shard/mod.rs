@@ -18,6 +18,7 @@ mod backends;
 mod handshakes;
 pub mod links;
 mod orders;
+mod queue;
 mod settle;
 mod socket;
 mod table;
@@ -29,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use backends::Backend;
+pub use backends::{Backend, BackendOptions};
 pub use orders::{Dismissal, Handoff, Order, Renewal};
 
 use crate::events::Event;
@@ -111,6 +112,8 @@ pub struct Shard<D> {
     /// Sessions that wait for memory.
     short: Vec<SessionId>,
     scarce: bool,
+    /// Entries of all backends' queues.
+    queued: usize,
     /// Sessions whose handshake is not over.
     handshaking: u32,
     pending: u32,
@@ -130,7 +133,10 @@ impl<D: Driver> Shard<D> {
             driver,
             links,
             listeners,
-            backends: backends.into_iter().map(Upstream::new).collect(),
+            backends: (options.seed..)
+                .zip(backends)
+                .map(|(seed, backend)| Upstream::new(backend, options.id, seed))
+                .collect(),
             table: Table::new(options.slots_max.min(SLOTS_MAX)),
             pool: Pool::new(),
             tally: Tally::default(),
@@ -141,6 +147,7 @@ impl<D: Driver> Shard<D> {
             handshakes: handshakes::Queue::new(options.handshakes_max),
             short: Vec::new(),
             scarce: false,
+            queued: 0,
             handshaking: 0,
             pending: 0,
             draining: None,
@@ -195,6 +202,9 @@ impl<D: Driver> Shard<D> {
         self.fire_timers();
         self.update_scarcity();
         self.settle_touched();
+        // Sessions that have ended have given their places back.
+        self.serve_queues();
+        self.settle_touched();
         self.publish();
         Ok(())
     }
@@ -204,7 +214,8 @@ impl<D: Driver> Shard<D> {
         if has_work || !self.links.mailbox.going_to_sleep() {
             return Wait::No;
         }
-        self.timers.next().map_or(Wait::Forever, Wait::Until)
+        let times = [self.timers.next(), self.look_again_at()];
+        times.into_iter().flatten().min().map_or(Wait::Forever, Wait::Until)
     }
 
     fn serve_completions(&mut self) {

@@ -159,6 +159,7 @@ impl<D: Driver> Shard<D> {
             hanging_up: false,
             target: None,
             place: None,
+            waiter: None,
             tried: Vec::new(),
             dismissed: false,
             dial_again_at: None,

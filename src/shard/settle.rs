@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::backends::Offer;
 use super::socket::{Receive, Socket};
 use super::token::{self, Purpose, SessionId};
 use super::{Shard, group};
 use crate::events::{CloseRecord, Event};
-use crate::io::{BufferGroup, Driver, Errno, Op};
+use crate::io::{BufferGroup, Driver, Errno, Op, SocketOptions};
 use crate::pool::SendBuf;
 use crate::session::dial::HandshakeEnd;
 use crate::session::{Output, Side, Turn};
@@ -44,6 +45,9 @@ impl<D: Driver> Shard<D> {
             }
         }
         let Some(entry) = self.table.entry(id) else { return };
+        if !entry.session.is_dialling() {
+            entry.waiter = None;
+        }
         if entry.closing {
             if !entry.is_busy() {
                 self.finish(id);
@@ -75,28 +79,47 @@ impl<D: Driver> Shard<D> {
         }
     }
 
-    /// Starts an attempt at the next server; when there is none left, the session tells its client.
+    /// Starts an attempt at the next server, or has the session wait for one.
     fn dial(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
         let upstream = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-        let Some((target, place)) = upstream.take_place(&entry.tried) else {
-            let why = upstream.unreachable_text(entry.detail.take().as_deref());
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-            entry.session.handle_unreachable(&why, turn);
-            entry.detail = Some(why.into());
-            return;
+        let offer = if upstream.may_be_served(self.now) {
+            upstream.offer(&entry.tried, entry.client_address.map(|address| address.ip()))
+        } else {
+            Offer::Full
         };
-        entry.target = Some(target);
-        entry.place = Some(place);
-        entry.dismissed = false;
-        self.connect(id);
+        self.take_offer(id, offer);
+    }
+
+    /// Makes of an offer what the session can; when there is no server left, the session tells its client.
+    pub(super) fn take_offer(&mut self, id: SessionId, offer: Offer) {
+        let Some(entry) = self.table.entry(id) else { return };
+        match offer {
+            Offer::Place(target, place) => {
+                entry.target = Some(target);
+                entry.place = Some(place);
+                entry.dismissed = false;
+                self.connect(id);
+            }
+            Offer::Full => self.begin_waiting(id),
+            Offer::Nothing => {
+                let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+                let why = upstream.unreachable_text(entry.detail.take().as_deref());
+                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+                entry.session.handle_unreachable(&why, turn);
+                entry.detail = Some(why.into());
+            }
+        }
     }
 
     /// Connects to the server that was chosen.
     fn connect(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
+        let upstream = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
         let Some(address) = entry.target.as_ref().map(|target| &target.member.address) else { return };
-        match self.driver.open_socket(address, &self.listeners[usize::from(entry.listener)].socket) {
+        let socket = self.listeners[usize::from(entry.listener)].socket;
+        let options = SocketOptions { source: upstream.next_source(address), ..socket };
+        match self.driver.open_socket(address, &options) {
             Ok(socket) => {
                 entry.backend = Some(Socket::new(socket));
                 let op = Op::Connect { socket, address: address.clone() };
@@ -123,6 +146,9 @@ impl<D: Driver> Shard<D> {
             let why = match errno {
                 _ if entry.dismissed => target.member.standing_in_words(),
                 Errno(libc::ECANCELED) => "no answer within the connect timeout".to_owned(),
+                Errno(libc::EADDRNOTAVAIL) => {
+                    format!("{errno}: every local port towards it is in use; more source_addresses give more")
+                }
                 errno => errno.to_string(),
             };
             entry.detail = Some(format!("{}: {why}", target.member.address).into());
@@ -147,6 +173,8 @@ impl<D: Driver> Shard<D> {
             self.driver.push(token::NO_ONE, Op::Cancel { op });
         } else if entry.dial_again_at.take().is_some() {
             self.handle_dial_failed(id, Errno(libc::ECANCELED));
+        } else {
+            self.end_waiting(id);
         }
     }
 

@@ -14,6 +14,7 @@ use super::handshakes::Handshake;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::io::OpId;
+use crate::roster::waiting::Waiter;
 use crate::roster::{Member, Place};
 use crate::session::{Session, Side};
 use crate::sources::SourceSlot;
@@ -39,6 +40,8 @@ pub(super) struct Entry {
     pub(super) target: Option<Rc<Target>>,
     /// Its place there, from the dial to the end of the connection.
     pub(super) place: Option<Place>,
+    /// Set while it waits for a place.
+    pub(super) waiter: Option<Waiter>,
     /// The servers that could not be reached for it.
     pub(super) tried: Vec<Arc<Member>>,
     /// The server that is being dialled is not to be used any more.

@@ -11,7 +11,7 @@ crate::on_both![
     a_connect_that_gets_no_answer_waits_until_it_is_cancelled,
 ];
 
-const OPTIONS: SocketOptions = SocketOptions { keepalive_seconds: Some(300), user_timeout_ms: None };
+const OPTIONS: SocketOptions = SocketOptions { keepalive_seconds: Some(300), user_timeout_ms: None, source: None };
 
 fn a_tcp_server_is_reached<M: Machine>(rig: &mut Rig<M>) {
     let address = rig.machine.serve(false);

@@ -7,7 +7,7 @@ use ringwall::io::{Address, BufferGroup, Driver, Errno, Fd, Lease, Op, Outcome, 
 use crate::rig::filled;
 use crate::simulation::{Peer, Read, Settings, Sim, SimDriver};
 
-const OPTIONS: SocketOptions = SocketOptions { keepalive_seconds: None, user_timeout_ms: None };
+const OPTIONS: SocketOptions = SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None };
 
 /// A driver with a connection.
 fn connected() -> (Sim, SimDriver, Fd, Peer) {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ringwall::io::Address;
 use ringwall::roster::Standing;
+use ringwall::roster::balance::Balance;
 use ringwall::session::{self, coalescer::Threshold};
-use ringwall::shard::Dismissal;
+use ringwall::shard::{BackendOptions, Dismissal};
 
 use crate::script::{ClientScript, Language, millis};
 use crate::simulation::{Rng, Settings};
@@ -58,6 +59,14 @@ pub(crate) struct ListenerPlan {
     pub(crate) tls: bool,
 }
 
+/// What is said of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerPlan {
+    pub(crate) weight: u16,
+    pub(crate) backup: bool,
+    pub(crate) connections_max: Option<u32>,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -71,6 +80,12 @@ pub(crate) struct Plan {
     /// Whether the servers of each backend speak TLS.
     pub(crate) backends_tls: Vec<bool>,
     pub(crate) servers: Vec<Address>,
+    /// What else there is to say of each.
+    pub(crate) server_plans: Vec<ServerPlan>,
+    /// How sessions are sent to the servers of each backend.
+    pub(crate) sending: BackendOptions,
+    /// Sessions that may wait for a place, for each backend.
+    pub(crate) queue_max: u32,
     pub(crate) connections_max: u64,
     pub(crate) session: session::Options,
     pub(crate) memory_bytes: usize,
@@ -93,6 +108,34 @@ fn tcp(port: u16) -> Address {
     Address::Tcp(([127, 0, 0, 1], port).into())
 }
 
+const PLAIN_SERVER: ServerPlan = ServerPlan { weight: 1, backup: false, connections_max: None };
+
+const SENDING: BackendOptions = BackendOptions {
+    balance: Balance::RoundRobin,
+    retries: None,
+    queue_timeout: Duration::from_secs(10),
+    sources: Vec::new(),
+};
+
+fn server_plan(rng: &mut Rng) -> ServerPlan {
+    let few = |rng: &mut Rng| 1 + u32::try_from(rng.below(3)).expect("few");
+    ServerPlan {
+        weight: 1 + u16::try_from(rng.below(256)).expect("a weight"),
+        backup: rng.chance(200),
+        connections_max: rng.chance(300).then(|| few(rng)),
+    }
+}
+
+fn sending(rng: &mut Rng) -> BackendOptions {
+    let balances = [Balance::RoundRobin, Balance::LeastConn, Balance::First, Balance::Random, Balance::Source];
+    BackendOptions {
+        balance: balances[rng.index(balances.len())],
+        retries: rng.chance(200).then(|| u16::try_from(rng.below(2)).expect("few")),
+        queue_timeout: Duration::from_millis(10 + rng.below(5_000)),
+        sources: Vec::new(),
+    }
+}
+
 /// Servers, and who belongs to which backend.
 fn servers(rng: &mut Rng, backends: usize) -> (Vec<Address>, Vec<Vec<usize>>) {
     let mut servers = Vec::new();
@@ -111,6 +154,11 @@ fn servers(rng: &mut Rng, backends: usize) -> (Vec<Address>, Vec<Vec<usize>>) {
 }
 
 impl Plan {
+    /// Whether some server of a backend may have as many connections as it may.
+    pub(crate) fn is_bounded(&self, backend: usize) -> bool {
+        self.backends[backend].iter().any(|&server| self.server_plans[server].connections_max.is_some())
+    }
+
     /// Whether this server speaks TLS.
     pub(crate) fn speaks_tls(&self, server: usize) -> bool {
         let backend = self.backends.iter().position(|servers| servers.contains(&server));
@@ -148,6 +196,9 @@ impl Plan {
             }],
             backends,
             backends_tls: vec![backend_tls],
+            server_plans: servers.iter().map(|_| PLAIN_SERVER).collect(),
+            sending: SENDING,
+            queue_max: 100,
             servers,
             connections_max: 100,
             session: session::Options {
@@ -206,7 +257,9 @@ impl Plan {
             }
         }
         let mut mishaps = mishaps(rng, servers.len());
-        mishaps.extend(changes_of_servers(&mut Rng::new(seed ^ 0x0005_e7e5), &backends));
+        // Of its own, so that what else a seed stands for does not depend on it.
+        let pools = &mut Rng::new(seed ^ 0x0005_e7e5);
+        mishaps.extend(changes_of_servers(pools, &backends));
         mishaps.extend(end(rng));
         mishaps.sort_by_key(|&(at, _)| at);
         Self {
@@ -217,6 +270,9 @@ impl Plan {
             listeners,
             backends_tls: backends.iter().map(|_| rng.chance(400)).collect(),
             backends,
+            server_plans: servers.iter().map(|_| server_plan(pools)).collect(),
+            sending: sending(pools),
+            queue_max: if pools.chance(300) { u32::try_from(pools.below(4)).expect("few") } else { 100 },
             servers,
             connections_max: if rng.chance(300) { rng.below(6) } else { 100 },
             session: session(rng),

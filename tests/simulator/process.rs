@@ -9,6 +9,7 @@ use ringwall::io::{Address, Driver as _, SocketOptions};
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::networks::AddressSet;
+use ringwall::roster::waiting::Waiting;
 use ringwall::roster::{Member, Roster, Server};
 use ringwall::shard::links::{BusyMeter, Links};
 use ringwall::shard::{self, Renewal, Shard};
@@ -20,7 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::control::Control;
-use crate::plan::{ListenerPlan, Plan};
+use crate::plan::{ListenerPlan, Plan, ServerPlan};
 use crate::script::Language;
 use crate::simulation::{DriverId, Sim, SimDriver};
 
@@ -76,6 +77,8 @@ pub(crate) struct Process {
     pub(crate) loads: Vec<Arc<LoadCell>>,
     /// The servers of each backend.
     rosters: Vec<Roster>,
+    /// Who waits for each backend.
+    pub(crate) waiting: Vec<Arc<Waiting>>,
     /// All that there have ever been.
     pub(crate) members: Vec<Arc<Member>>,
     /// Open connections of each source.
@@ -95,6 +98,8 @@ impl Process {
         let dispatcher_id = dispatcher_driver.id();
         let rosters: Vec<Roster> =
             plan.backends.iter().map(|numbers| servers(plan, numbers.iter().copied()).collect()).collect();
+        let waiting = || Arc::new(Waiting::new(plan.queue_max, plan.shards.into()));
+        let waiting: Vec<_> = plan.backends.iter().map(|_| waiting()).collect();
         let (mut shards, mut ports, mut receivers, mut loads) = (vec![], vec![], vec![], vec![]);
         for id in 0..plan.shards {
             let (sender, receiver) = event_ring();
@@ -115,7 +120,7 @@ impl Process {
             };
             let driver = sim.driver();
             let (driver_id, ring) = (driver.id(), driver.ring_handle());
-            shards.push(Thread { body: Some(shard(plan, id, &rosters, driver, links)), driver: driver_id });
+            shards.push(Thread { body: Some(shard(plan, id, &rosters, &waiting, driver, links)), driver: driver_id });
             ports.push(dispatcher::Port { mailbox: mailbox_sender, ring, load, pending: reader });
         }
         let (sender, receiver) = event_ring();
@@ -143,6 +148,7 @@ impl Process {
             members: rosters.iter().flat_map(|roster| roster.iter().cloned()).collect(),
             rosters,
             sources,
+            waiting,
             sockets_of_its_own: 1,
         };
         (process, Control::new(sim.clone(), receivers, doorbell, wake, commands, far))
@@ -170,7 +176,8 @@ fn servers(plan: &Plan, numbers: impl IntoIterator<Item = usize>) -> impl Iterat
     let server_name = ServerName::parse("ringwall.test");
     numbers.into_iter().map(move |number| {
         let address = plan.servers[number].clone();
-        Server { server_name: server_name.clone(), ..Server::at(address) }
+        let ServerPlan { weight, backup, connections_max } = plan.server_plans[number];
+        Server { server_name: server_name.clone(), weight, backup, connections_max, ..Server::at(address) }
     })
 }
 
@@ -207,7 +214,14 @@ fn slots(plan: &Plan) -> u32 {
     u32::try_from(plan.connections_max + REFUSALS_MAX).expect("few connections")
 }
 
-fn shard(plan: &Plan, id: u16, rosters: &[Roster], driver: SimDriver, links: Links) -> Shard<SimDriver> {
+fn shard(
+    plan: &Plan,
+    id: u16,
+    rosters: &[Roster],
+    waiting: &[Arc<Waiting>],
+    driver: SimDriver,
+    links: Links,
+) -> Shard<SimDriver> {
     let options = shard::Options {
         id,
         slots_max: slots(plan) as usize,
@@ -221,7 +235,7 @@ fn shard(plan: &Plan, id: u16, rosters: &[Roster], driver: SimDriver, links: Lin
         acceptor,
         backend: u16::try_from(listener.backend).expect("few backends"),
         session: Rc::clone(&session),
-        socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None },
+        socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
     });
     let backends = (0..plan.backends.len()).map(|number| {
         let options = tls::Options { record_limit: plan.record_limit, ..tls::Options::default() };
@@ -230,6 +244,8 @@ fn shard(plan: &Plan, id: u16, rosters: &[Roster], driver: SimDriver, links: Lin
             name: format!("backend {number}").into(),
             roster: rosters[number].clone(),
             connector: plan.backends_tls[number].then(connector),
+            options: plan.sending.clone(),
+            waiting: Arc::clone(&waiting[number]),
         }
     });
     Shard::new(options, driver, links, listeners.collect(), backends.collect())

@@ -20,6 +20,9 @@ use crate::script::{Language, Leave};
 use crate::simulation::SimDriver;
 use crate::speech::Speaker;
 
+/// The longest that a shard leaves a place idle while somebody waits: until it looks, behind others that have waited longer.
+const LOOK_MAX: Duration = Duration::from_millis(40);
+
 /// The longest that the dispatcher waits before it tries to accept or to hand over again.
 const RETRY_MAX: Duration = Duration::from_millis(100);
 
@@ -68,6 +71,13 @@ impl Run {
     }
 
     fn check_limits(&self) {
+        for member in &self.process.members {
+            let (connections, max) = (member.connections(), member.connections_max.unwrap_or(u32::MAX));
+            assert!(connections <= max, "{} has {connections} connections, {max} at most", member.name);
+        }
+        for waiting in &self.process.waiting {
+            assert!(waiting.total() <= self.plan.queue_max, "{} wait", waiting.total());
+        }
         let accepted: usize = self.plan.listeners.iter().map(|listener| self.sim.sockets_of(&listener.address).0).sum();
         let max = self.plan.connections_max + REFUSALS_MAX;
         assert!(accepted as u64 <= max, "{accepted} clients are held, {max} at most");
@@ -82,6 +92,32 @@ impl Run {
             let listeners_max = listeners.map(max_of).sum::<u64>();
             let max = listeners_max.min(self.plan.connections_max);
             assert!(held <= max, "{held} clients are served by backend {number}, {max} at most");
+        }
+    }
+
+    /// Nobody waits for long for a place that is free. Called after each turn of a shard.
+    pub(crate) fn check_waiting(&mut self) {
+        let cut = |&(_, mishap): &(_, Mishap)| matches!(mishap, Mishap::CutBackend);
+        // A session does not go where it could not be served, for example because the handshake took too long.
+        if self.servers_misbehave()
+            || self.plan.backends_tls.contains(&true)
+            || self.drained.is_some()
+            || self.plan.mishaps.iter().any(cut)
+        {
+            return;
+        }
+        let members = self.process.members.iter().filter(|member| !member.backup);
+        let free = |numbers: &[usize]| {
+            let addresses: Vec<_> = numbers.iter().map(|&number| &self.plan.servers[number]).collect();
+            members.clone().any(|member| addresses.contains(&&member.address) && member.has_room())
+        };
+        let waiting = self.process.waiting.iter().zip(&self.plan.backends);
+        let idle = waiting.filter(|(waiting, servers)| waiting.total() > 0 && free(servers)).count() > 0;
+        let now = self.sim.now();
+        self.idle_since = if idle { Some(self.idle_since.unwrap_or(now)) } else { None };
+        if let Some(since) = self.idle_since {
+            let limit = since + LOOK_MAX + self.jumped;
+            assert!(now <= limit, "somebody waits since {since:?}, and there are places");
         }
     }
 
@@ -132,8 +168,13 @@ impl Run {
             |server| mishaps().any(|m| matches!(m, Mishap::Answers(s, a) if s == server && a != Answer::Accept));
         let backend = self.plan.listeners[client.script.listener].backend;
         let servers = &self.plan.backends[backend];
-        servers.iter().all(|&server| hides(server) || self.may_be_unwanted(backend, server))
-            || mishaps().any(|m| matches!(m, Mishap::FilesLeft(_)))
+        let may_fail = |&server: &usize| hides(server) || self.may_be_unwanted(backend, server);
+        // With fewer retries than servers, one of them is enough.
+        let fails = match self.plan.sending.retries {
+            None => servers.iter().all(may_fail),
+            Some(_) => servers.iter().any(may_fail),
+        };
+        fails || mishaps().any(|m| matches!(m, Mishap::FilesLeft(_)))
     }
 
     /// Whether the control plane has had, or will have, no session go to a server.
@@ -175,7 +216,8 @@ impl Run {
 
     /// Every client that has said something has a server, though not each server knows its client: it may not listen.
     fn check_service(&self) {
-        if self.servers_misbehave() {
+        let bounded = (0..self.plan.backends.len()).any(|backend| self.plan.is_bounded(backend));
+        if self.servers_misbehave() || bounded {
             return;
         }
         let waits = |client: &&Client| {

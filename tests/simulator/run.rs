@@ -79,6 +79,8 @@ pub(crate) struct Run {
     pub(crate) pulses: Vec<Pulse>,
     /// How often all threads were asked for a sign of life.
     pub(crate) pings: u64,
+    /// Since when there are places while somebody waits.
+    pub(crate) idle_since: Option<Time>,
     turns: u64,
     candidates: Vec<Actor>,
 }
@@ -114,6 +116,7 @@ impl Run {
             pulses: (0..=process.shards.len()).map(|number| Pulse::new(format!("thread {number}"))).collect(),
             pings: 0,
             process,
+            idle_since: None,
             turns: 0,
             candidates: Vec::new(),
         }
@@ -274,6 +277,7 @@ impl Run {
         }
         let done = shard.is_done();
         self.check_shard(index);
+        self.check_waiting();
         if done {
             self.end_shard(index);
         }

@@ -19,6 +19,8 @@ impl Run {
         }
         let connections: u32 = self.process.members.iter().map(|member| member.connections()).sum();
         assert_eq!(connections, 0, "connections to servers are counted that are not there");
+        let waiting: u32 = self.process.waiting.iter().map(|waiting| waiting.total()).sum();
+        assert_eq!(waiting, 0, "sessions are counted as waiting that are not there");
         if self.stopped {
             return;
         }
@@ -148,6 +150,12 @@ impl Story<'_> {
             // At the earliest a tenth before its time, and a quiet moment or the grace later.
             "max_lifetime" => outlived(Duration::from_millis(100)),
             "max_lifetime_cut_off" => outlived(Duration::from_secs(30)),
+            "queue_full" => self.may_find_all_full() && self.has_been_told_of_servers(),
+            "queue_timeout" => {
+                self.may_find_all_full()
+                    && record.duration >= run.plan.sending.queue_timeout
+                    && self.has_been_told_of_servers()
+            }
             "server_demoted" => run.was_dismissed(client, |how| how == Dismissal::Demoted),
             "server_down" => run.was_dismissed(client, |how| how == Dismissal::Down),
             "server_drained" => run.was_dismissed(client, |how| matches!(how, Dismissal::Drained { .. })),
@@ -168,6 +176,10 @@ impl Story<'_> {
         } else {
             self.client.error.is_empty() && !self.client.goodbye_heard
         }
+    }
+
+    fn may_find_all_full(&self) -> bool {
+        self.run.plan.is_bounded(self.run.plan.listeners[self.client.script.listener].backend)
     }
 
     fn server_speaks_tls(&self) -> bool {
