@@ -4,6 +4,7 @@
 //! its own ring, keys and randomness on its own core; when all are ready the dispatcher begins to accept. End: the
 //! dispatcher stops first, the shards drain, the control plane sees the last one out.
 
+mod backend_tls;
 mod commands;
 mod listener_tls;
 mod plans;

@@ -6,14 +6,20 @@ use toml::{Table, Value};
 
 use super::error::Source;
 
-/// The names of the keys outside the `tls` tables whose values differ, as messages give them, each once. Both texts
+/// Keys that a reload takes: how listeners and backends speak TLS, but not which name each server is asked for.
+fn is_taken(key: &str) -> bool {
+    let of_backend = key.starts_with("backend.tls") && key != "backend.tls.server_name";
+    key.starts_with("listener.tls") || of_backend
+}
+
+/// The names of the keys that no reload takes and whose values differ, as messages give them, each once. Both texts
 /// have been parsed before.
 pub(super) fn changed_keys(before: &Source, after: &Source) -> Vec<String> {
     let (before, after) = (values(before), values(after));
     let either: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changed = either.into_iter().filter(|&place| before.get(place) != after.get(place));
     let keys: BTreeSet<_> = changed.map(|place| place.key.as_str()).collect();
-    keys.into_iter().filter(|key| !key.starts_with("listener.tls")).map(ToOwned::to_owned).collect()
+    keys.into_iter().filter(|key| !is_taken(key)).map(ToOwned::to_owned).collect()
 }
 
 /// Where a value stands: its key, and which one of each list of tables around it.
@@ -72,9 +78,18 @@ mod tests {
         let after = source(
             "[[listener]]\nname = \"a\"\n[listener.tls]\ncertificate = \"b\"\nstrict_sni = true\n\
              [[listener]]\nname = \"b\"\nmax_connections = 5\n\
-             [limits]\nidle_timeout = \"2s\"\n[coalesce]\nbytes = 1024\n[log]\nsessions = true\n",
+             [[backend]]\nname = \"b\"\ntls = { ca = \"new\", server_name = \"c\" }\n[limits]\nidle_timeout = \"2s\"\n[coalesce]\nbytes = 1024\n[log]\nsessions = true\n",
         );
-        assert_eq!(changed_keys(&before, &after), ["limits.idle_timeout", "listener.max_connections", "log.sessions"]);
+        assert_eq!(
+            changed_keys(&before, &after),
+            [
+                "backend.name",
+                "backend.tls.server_name",
+                "limits.idle_timeout",
+                "listener.max_connections",
+                "log.sessions"
+            ]
+        );
         assert_eq!(changed_keys(&before, &before), [""; 0]);
     }
 }

@@ -4,14 +4,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::StartError;
+use super::backend_tls::BackendTls;
 use super::listener_tls::{Common, ListenerTls};
-use crate::config::{self, BackendTls, Coalesce, Config, Limits, SessionLimits, Unreachable};
+use crate::config::{self, Coalesce, Config, Limits, SessionLimits, Unreachable};
 use crate::io::SocketOptions;
 use crate::roster::Roster;
 use crate::roster::waiting::Waiting;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::{self, BackendOptions};
-use crate::tls::{BackendCredentials, Connector, Credentials, Options};
+use crate::tls::{BackendCredentials, Credentials};
 
 /// A listener, as each shard builds it.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct ListenerPlan {
 #[derive(Debug)]
 pub(super) struct BackendPlan {
     name: Box<str>,
-    tls: Option<(BackendCredentials, Options)>,
+    tls: Option<BackendTls>,
     roster: Roster,
     options: BackendOptions,
     waiting: Arc<Waiting>,
@@ -91,21 +92,18 @@ impl BackendPlan {
         shards: usize,
         credentials: Option<BackendCredentials>,
     ) -> Self {
-        let options = |tls: &BackendTls| Options { policy: tls.policy.clone(), ..Options::default() };
-        let tls = credentials.zip(backend.tls.as_ref().map(options));
+        let tls = backend.tls.as_ref().zip(credentials);
+        let tls = tls.map(|(tls, credentials)| BackendTls::new(&backend.name, tls, credentials));
         let waiting = Arc::new(Waiting::new(backend.queue_max, shards));
         let (name, options) = (backend.name.clone(), backend.options.clone());
         Self { name, tls, roster: roster.clone(), options, waiting }
     }
 
     pub(super) fn build(&self) -> Result<shard::Backend, StartError> {
-        let connector = |(credentials, options): &(_, _)| Connector::new(credentials, options, None);
-        let connector = self.tls.as_ref().map(connector).transpose();
-        let error = |error| StartError::Tls { of: format!("backend \"{}\"", self.name).into(), error };
         Ok(shard::Backend {
             name: self.name.clone(),
             roster: self.roster.clone(),
-            connector: connector.map_err(error)?,
+            connector: self.tls.as_ref().map(BackendTls::connector).transpose()?,
             options: self.options.clone(),
             waiting: Arc::clone(&self.waiting),
         })

@@ -1,8 +1,10 @@
-//! Reloads: reads the files of all listeners as one set, makes each shard acceptors of its own, and has them used.
+//! Reloads: reads the files of all listeners and backends as one set, makes each shard acceptors and connectors of its own,
+//! and has them used.
 
 use std::mem;
 use std::sync::mpsc;
 
+use super::backend_tls::BackendTls;
 use super::listener_tls::{Common, ListenerTls};
 use super::{Commands, StartError};
 use crate::config::{Config, ReloadSource, TlsFiles};
@@ -15,6 +17,7 @@ use crate::shard::Renewal;
 pub struct Reloader {
     source: ReloadSource,
     listeners: Vec<Box<str>>,
+    backends: Vec<Box<str>>,
     common: Common,
     shards: usize,
     commands: Commands,
@@ -23,8 +26,9 @@ pub struct Reloader {
 impl Reloader {
     pub(super) fn new(config: &Config, common: Common, commands: Commands) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        let backends = config.backends.iter().map(|backend| backend.name.clone()).collect();
         let shards = config.runtime.cores.len();
-        Self { source: ReloadSource::of(config), listeners, common, shards, commands }
+        Self { source: ReloadSource::of(config), listeners, backends, common, shards, commands }
     }
 
     /// Reads and checks everything, then waits until each shard uses it. A failure changes nothing.
@@ -42,18 +46,24 @@ impl Reloader {
         let listeners: Vec<_> = listeners
             .map(|(name, read)| read.map(|(tls, credentials)| ListenerTls::new(name, &tls, credentials, &self.common)))
             .collect();
-        self.renew(&listeners)?;
+        let backends = self.backends.iter().zip(mem::take(&mut reread.backends));
+        let backends: Vec<_> = backends
+            .map(|(name, read)| read.map(|(tls, credentials)| BackendTls::new(name, &tls, credentials)))
+            .collect();
+        self.renew(&listeners, &backends)?;
         self.source.accept(&reread);
         Ok(Reloaded { files, warnings: reread.warnings, not_taken: reread.not_taken })
     }
 
-    /// Gives each shard acceptors of its own.
-    fn renew(&self, listeners: &[Option<ListenerTls>]) -> Result<(), String> {
+    /// Gives each shard acceptors and connectors of its own.
+    fn renew(&self, listeners: &[Option<ListenerTls>], backends: &[Option<BackendTls>]) -> Result<(), String> {
         let (replaced, replaced_ones) = mpsc::channel();
         let renewals = (0..self.shards).map(|_| {
             let acceptors = listeners.iter().map(|listener| listener.as_ref().map(ListenerTls::acceptor).transpose());
             let acceptors = acceptors.collect::<Result<_, StartError>>()?;
-            Ok(Renewal { acceptors, replaced: replaced.clone() })
+            let connectors = backends.iter().map(|backend| backend.as_ref().map(BackendTls::connector).transpose());
+            let connectors = connectors.collect::<Result<_, StartError>>()?;
+            Ok(Renewal { acceptors, connectors, replaced: replaced.clone() })
         });
         let renewals = renewals.collect::<Result<_, StartError>>().map_err(|error| error.to_string())?;
         drop(replaced);

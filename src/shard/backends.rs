@@ -192,6 +192,18 @@ impl Upstream {
         }
     }
 
+    /// Speaks TLS by another connector from the next connection on; those that were used. Sessions with a place at a server
+    /// keep what they began with.
+    pub(super) fn renew(&mut self, connector: Option<Connector>) -> Vec<Connector> {
+        let used = self.targets.iter().filter_map(|target| target.connector.clone());
+        let used = self.connector.take().into_iter().chain(used).collect();
+        self.connector = connector;
+        for target in &mut self.targets {
+            *target = Target::new(&target.member, self.connector.as_ref());
+        }
+        used
+    }
+
     /// What a client and the log are told when there was no place for a session.
     pub(super) fn full_text(&self, why: &str) -> String {
         format!("backend '{}': every server that is up has its max_connections, and {why}", self.name)

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backends::{Backend, BackendOptions};
-pub use orders::{Dismissal, Handoff, Order, Renewal};
+pub use orders::{Dismissal, Handoff, Order, Renewal, Replaced};
 
 use crate::events::Event;
 use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};

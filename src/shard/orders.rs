@@ -19,7 +19,7 @@ use crate::session::close::CloseReason;
 use crate::session::transport::Transport;
 use crate::session::{Refusal, Session, Turn};
 use crate::sources::SourceSlot;
-use crate::tls::Acceptor;
+use crate::tls::{Acceptor, Connector};
 
 /// Hand-offs taken in one turn.
 const HANDOFFS_PER_TURN_MAX: usize = 64;
@@ -95,13 +95,25 @@ pub enum Dismissal {
     },
 }
 
-/// What a shard's listeners speak TLS with from the next client on. Sessions that are there keep what they began with.
+/// What a shard's listeners and backends speak TLS with from the next connection on. Sessions that are there keep what
+/// they began with.
 #[derive(Debug)]
 pub struct Renewal {
     /// One for each listener, in their order; none where it is plain.
     pub acceptors: Vec<Option<Acceptor>>,
+    /// One for each backend, in their order, as [`Backend::connector`](super::Backend::connector); none where it is plain.
+    pub connectors: Vec<Option<Connector>>,
     /// Where the replaced ones go: to whoever waits for the change and has the time to drop them.
-    pub replaced: mpsc::Sender<Vec<Option<Acceptor>>>,
+    pub replaced: mpsc::Sender<Replaced>,
+}
+
+/// What a shard's listeners and backends have spoken TLS with.
+#[derive(Debug)]
+pub struct Replaced {
+    /// One for each listener.
+    pub acceptors: Vec<Option<Acceptor>>,
+    /// Those of all servers.
+    pub connectors: Vec<Connector>,
 }
 
 impl<D: Driver> Shard<D> {
@@ -190,12 +202,14 @@ impl<D: Driver> Shard<D> {
     }
 
     fn renew(&mut self, renewal: Renewal) {
-        let Renewal { mut acceptors, replaced } = renewal;
+        let Renewal { mut acceptors, connectors, replaced } = renewal;
         for (listener, acceptor) in self.listeners.iter_mut().zip(&mut acceptors) {
             mem::swap(&mut listener.acceptor, acceptor);
         }
+        let backends = self.backends.iter_mut().zip(connectors);
+        let connectors = backends.flat_map(|(upstream, connector)| upstream.renew(connector)).collect();
         // Whoever asked for the change may have ended.
-        let _ = replaced.send(acceptors);
+        let _ = replaced.send(Replaced { acceptors, connectors });
     }
 
     fn dismiss(&mut self, member: &Arc<Member>, dismissal: Dismissal) {

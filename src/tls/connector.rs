@@ -32,10 +32,11 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// Makes the connections of one shard to one server.
+/// Makes the connections of one shard to one server. Clones are the same connector.
 ///
 /// Like an [`Acceptor`](super::Acceptor) it shares no memory that changes with another of its kind. What the server
 /// gives for the next connections stays with it.
+#[derive(Clone)]
 pub struct Connector {
     config: Arc<ClientConfig>,
     name: Option<ServerName>,

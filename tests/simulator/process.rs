@@ -192,9 +192,16 @@ fn acceptors(plan: &Plan) -> Vec<Option<Acceptor>> {
     acceptors.collect()
 }
 
-/// New acceptors for each shard. Nobody waits for the old ones.
+/// One for each backend; none where it is plain.
+fn connectors(plan: &Plan) -> Vec<Option<Connector>> {
+    let options = tls::Options { record_limit: plan.record_limit, ..tls::Options::default() };
+    let connector = || Connector::new(&CREDENTIALS.servers, &options, None).unwrap();
+    plan.backends_tls.iter().map(|tls| tls.then(connector)).collect()
+}
+
+/// New acceptors and connectors for each shard. Nobody waits for the old ones.
 pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Renewal> {
-    let renewal = |_| Renewal { acceptors: acceptors(plan), replaced: mpsc::channel().0 };
+    let renewal = |_| Renewal { acceptors: acceptors(plan), connectors: connectors(plan), replaced: mpsc::channel().0 };
     (0..shards).map(renewal).collect()
 }
 
@@ -237,16 +244,12 @@ fn shard(
         session: Rc::clone(&session),
         socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
     });
-    let backends = (0..plan.backends.len()).map(|number| {
-        let options = tls::Options { record_limit: plan.record_limit, ..tls::Options::default() };
-        let connector = || Connector::new(&CREDENTIALS.servers, &options, None).unwrap();
-        shard::Backend {
-            name: format!("backend {number}").into(),
-            roster: rosters[number].clone(),
-            connector: plan.backends_tls[number].then(connector),
-            options: plan.sending.clone(),
-            waiting: Arc::clone(&waiting[number]),
-        }
+    let backends = (0..).zip(connectors(plan)).map(|(number, connector): (usize, _)| shard::Backend {
+        name: format!("backend {number}").into(),
+        roster: rosters[number].clone(),
+        connector,
+        options: plan.sending.clone(),
+        waiting: Arc::clone(&waiting[number]),
     });
     Shard::new(options, driver, links, listeners.collect(), backends.collect())
 }
