@@ -33,7 +33,7 @@ pub use self::start_error::StartError;
 use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
 use self::rings::{DISPATCHER_RING, shard_ring, slots};
-use crate::config::{Config, Keyring, TlsFiles};
+use crate::config::{Config, Keyring, Machine, TlsFiles};
 use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
@@ -93,6 +93,7 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
         wake: data_plane.wake,
         orders,
         rosters: data_plane.rosters,
+        machine: Machine::of_this_process(),
         heartbeat,
         reload,
         ended: data_plane.ended,

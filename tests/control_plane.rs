@@ -91,7 +91,7 @@ impl World {
         filter: Option<&'static str>,
         events_max: usize,
     ) -> Self {
-        let resolve = |_: &str, _: u16| Err(io::Error::other("no names here"));
+        let resolve = |_: &str, port: u16| Ok(vec![SocketAddr::from(([192, 0, 2, 1], port))]);
         let machine = Machine { cores: vec![0, 1], open_files_max: 100_000, memory_max: None, resolve };
         let text = format!("{CONFIG}{more_config}");
         let config = Config::parse(text.as_bytes(), Path::new("ringwall.toml"), &machine).expect("it is valid");
@@ -111,6 +111,10 @@ impl World {
         let (causes_there, causes) = channel();
         let (reloads, reloads_there) = channel();
 
+        let rosters = config.backends.iter().map(|backend| (backend.name.clone(), backend.servers().collect()));
+        let rosters = Rosters::new(rosters, |_| Ok(()));
+        // What a name leads to at start is not what it leads to later.
+        let later = Machine { resolve: |_, port| Ok(vec![SocketAddr::from(([192, 0, 2, 2], port))]), ..machine };
         let thread = thread::spawn(move || {
             let filter = filter.map(|filter| LogFilter::parse(filter).expect("a filter"));
             let logging = Logging::start(&config.log, filter, Lines(lines_there)).expect("a log");
@@ -128,7 +132,8 @@ impl World {
                         drain: Box::new(move |deadline| orders_there.send(Order::Drain(deadline)).expect("a test")),
                         stop: Box::new(move || stop.send(Order::Stop).expect("a test")),
                     },
-                    rosters: Arc::new(Rosters::new([], Err)),
+                    rosters: Arc::new(rosters),
+                    machine: later,
                     heartbeat: Heartbeat { pulses: vec![], ask: Box::new(|_| {}) },
                     reload: Reload {
                         files,
@@ -640,4 +645,16 @@ fn a_data_plane_that_vanishes_is_a_failure() {
     world.ended = None;
     let ending = world.thread.join().unwrap().unwrap();
     assert_eq!(ending.failure.as_deref(), Some("the data plane ended without saying why"));
+}
+
+#[test]
+fn a_host_name_that_leads_elsewhere_is_told() {
+    let more = "[[backend]]\nname = \"pool\"\nservers = [\"pool.example:6379\"]\nresolve_interval = \"1s\"\n";
+    let world = World::new(more, None, 8);
+    while !world.line().contains("started") {}
+    assert_eq!(
+        world.line(),
+        "INFO servers have changed: their host names lead elsewhere backend=pool joined=192.0.2.2:6379 left=192.0.2.1:6379"
+    );
+    world.end(Ending::default());
 }

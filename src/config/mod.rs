@@ -61,7 +61,7 @@ use self::section::{Section, is_word};
 use crate::tls::{BackendCredentials, Credentials};
 
 /// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
-const ENTRIES_MAX: usize = 1_024;
+pub(crate) const ENTRIES_MAX: usize = 1_024;
 
 /// Everything that `ringwall run` needs to know.
 #[derive(Clone, Debug)]

@@ -15,6 +15,7 @@ mod notify;
 mod places;
 mod reload;
 mod report;
+mod resolve;
 mod rosters;
 mod signals;
 mod watch;
@@ -42,8 +43,9 @@ pub use self::watchdog::Heartbeat;
 
 use self::inbox::Inbox;
 use self::reload::{Progress, ReloadCounts, Reloads};
+use self::resolve::Resolving;
 use self::watchdog::{Answer, Watchdog};
-use crate::config::{Config, show_duration, show_size};
+use crate::config::{Config, Machine, show_duration, show_size};
 use crate::events::EventReceiver;
 use crate::files;
 use crate::io::sys;
@@ -75,6 +77,8 @@ pub struct Plane<'a> {
     pub orders: Orders,
     /// The servers, and the way to have the shards follow a change.
     pub rosters: Arc<Rosters>,
+    /// How the servers' host names are looked up.
+    pub machine: Machine,
     /// How to know that the data plane is alive.
     pub heartbeat: Heartbeat,
     /// How to have the data plane use what has changed in files.
@@ -135,9 +139,10 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let signals = signals()?;
             let inbox = Inbox::new(channels, plane.doorbell.clone(), plane.wake.try_clone()?)?;
             let reloads = Reloads::start(reload)?;
+            let resolving = Resolving::start(plane.config, &plane.machine, &plane.rosters)?;
             let watchdog = Watchdog::new(plane.notifier.patience());
             plane.log_start();
-            Supervisor { plane: &plane, inbox, reloads, watchdog, phase: Phase::Serving, dropped: 0 }
+            Supervisor { plane: &plane, inbox, reloads, resolving, watchdog, phase: Phase::Serving, dropped: 0 }
                 .run(signals, ended)
                 .await
         })
@@ -166,6 +171,7 @@ struct Supervisor<'p, 'a> {
     plane: &'p Plane<'a>,
     inbox: Inbox,
     reloads: Reloads,
+    resolving: Resolving,
     watchdog: Watchdog,
     phase: Phase,
     /// Log records dropped and not yet told.
@@ -199,6 +205,7 @@ impl Supervisor<'_, '_> {
                 },
                 () = self.watchdog.due() => self.tell_alive(),
                 Some(progress) = self.reloads.progress() => self.tell_reload(progress),
+                news = self.resolving.news() => report::log_resolved(&news),
                 ready = self.inbox.ready() => {
                     ready?;
                     self.log_batch();

@@ -7,8 +7,10 @@ use tracing::field::display;
 use tracing::{Level, debug, enabled, error, info, warn};
 
 use super::reload::{Cause, ReloadCounts, Reloaded};
+use super::resolve::News;
 use crate::config::{Backend, Config, Listener};
 use crate::events::{CloseRecord, Denial, Event};
+use crate::io::Address;
 use crate::metrics::Tally;
 use crate::session::close::CloseReason;
 
@@ -185,6 +187,30 @@ pub(super) fn log_reload(cause: Cause, result: &Result<Reloaded, String>, counts
             "reload failed: what was in use stays"
         ),
     }
+}
+
+/// Says what has become of the host names of servers.
+pub(super) fn log_resolved(news: &News) {
+    match news {
+        News::Changed { backend, joined, left } => info!(
+            target: "ringwall::control",
+            %backend,
+            joined = %listed(joined),
+            left = %listed(left),
+            "servers have changed: their host names lead elsewhere"
+        ),
+        News::Failed { backend, problem } => warn!(
+            target: "ringwall::control",
+            %backend,
+            error = %problem,
+            "servers cannot be looked up: those in use stay"
+        ),
+        News::Recovered { backend } => info!(target: "ringwall::control", %backend, "servers can be looked up again"),
+    }
+}
+
+fn listed(addresses: &[Address]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Says that changes of files will go unseen.

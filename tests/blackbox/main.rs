@@ -23,6 +23,7 @@ mod listeners_and_servers;
 mod logs;
 mod odd_talkers;
 mod orderly_ends;
+mod pools;
 mod real_clients;
 mod refusals;
 mod rejected_starts;

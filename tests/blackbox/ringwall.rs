@@ -49,7 +49,7 @@ impl Setup {
         Self { text: Some(text), ..Self::before("") }
     }
 
-    /// Adds a server to the backend.
+    /// Adds a server to the backend: where it is, or a table that says so.
     pub(crate) fn and(mut self, server: impl Into<String>) -> Self {
         self.servers.push(server.into());
         self
@@ -110,7 +110,8 @@ impl Setup {
             fs::write(&path, text).unwrap();
             return path;
         }
-        let servers: Vec<_> = self.servers.iter().map(|server| format!("{server:?}")).collect();
+        let written = |server: &String| if server.starts_with('{') { server.clone() } else { format!("{server:?}") };
+        let servers: Vec<_> = self.servers.iter().map(written).collect();
         let text = format!(
             "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
              {}\n{}\n[[backend]]\nname = \"server\"\nservers = [{}]\n{}\n[log]\nformat = \"json\"\n{}",

@@ -32,7 +32,11 @@ impl Server {
 
     /// On a TCP port.
     pub(crate) fn on_tcp() -> Self {
-        let port = free_port();
+        Self::on_port(free_port())
+    }
+
+    /// On this TCP port.
+    pub(crate) fn on_port(port: u16) -> Self {
         Self::start(port, &["--port".into(), port.to_string()])
     }
 
@@ -54,6 +58,8 @@ impl Server {
         let mut command = Command::new(program());
         command
             .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--maxclients", "4500"])
+            // Which also refuses clients from 127.0.0.2.
+            .args(["--protected-mode", "no"])
             // Values of any size, and no opinion on how fast a client must read.
             .args(["--proto-max-bulk-len", "1gb", "--client-query-buffer-limit", "2gb"])
             .args(arguments)
