@@ -68,8 +68,8 @@
 //! counts it; placement draws two shards and takes the
 //! less loaded, the socket's number goes into that shard's mailbox, and its doorbell rings if it sleeps. The shard
 //! gives the session a slot and arms a receive. The handshake's messages are served after the data of other sessions,
-//! within a budget, the newest first in a storm. When it is complete, a ticket leaves at once and the server is
-//! dialled; for a client without TLS, as soon as it is accepted. With a server that speaks TLS hands are shaken within
+//! within a budget, the newest first in a storm. When it is complete, a ticket leaves at once and a server is picked
+//! and dialled; for a client without TLS, as soon as it is accepted. With a server that speaks TLS hands are shaken within
 //! the same budget and the time of the attempt; while that may fail, what the client says is held back, so that the
 //! next server gets all of it. From there bytes are relayed one to one; no command is parsed, so every command works.
 //!
@@ -87,11 +87,22 @@
 //!
 //! # A reload
 //!
-//! A signal or a changed file wakes the reloading thread. It reads all files of all listeners, and when they are good it
-//! makes for each shard an [`Acceptor`](tls::Acceptor) for each listener, with keys parsed anew. One command takes them to
-//! the dispatcher and one order each to the shards, in the same mailbox as the clients: whoever was handed over before is
-//! served with the old set. A shard exchanges its acceptors and sends the old ones back to the reloading thread, which
-//! drops them and tells the control plane. Engines keep what they began with.
+//! A signal or a changed file wakes the reloading thread. It reads all files of all listeners and backends, and when they
+//! are good it makes for each shard an [`Acceptor`](tls::Acceptor) for each listener and a [`Connector`](tls::Connector)
+//! for each backend, with keys parsed anew. One command takes them to the dispatcher and one order each to the shards, in
+//! the same mailbox as the clients: whoever was handed over before is served with the old set. A shard exchanges them and
+//! sends the old ones back to the reloading thread, which drops them and tells the control plane. Engines keep what they
+//! began with.
+//!
+//! # Servers come and go
+//!
+//! A [`Member`](roster::Member) is one server of a backend as all threads see it, a [`Roster`](roster::Roster) a snapshot of
+//! them. The control plane has a hold on all, [`Rosters`](control::Rosters): it sets a member's standing, which the next
+//! session of each shard heeds, exchanges a roster, and has sessions leave a server, by an order to each shard. A shard
+//! picks a member by the backend's [`Balance`](roster::balance::Balance) and takes a [`Place`](roster::Place) there, which
+//! is counted until it is dropped. Where every member is full, the session waits in its shard's queue; shards tell each
+//! other since when their first one waits, so that none is passed by for long. Sessions keep the member they went to,
+//! whatever becomes of it.
 //!
 //! # Signs of life
 //!

@@ -26,7 +26,7 @@ use crate::tls::ServerName;
 /// What is said of a server before anybody has asked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// As the configuration names or writes it. The addresses of one host name share it.
+    /// As the configuration names or writes it.
     pub name: Box<str>,
     /// Where it is; what tells the members of one backend apart.
     pub address: Address,

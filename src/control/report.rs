@@ -86,6 +86,14 @@ fn log_denied(listener: Option<&Listener>, why: Denial, refused: u64, closed: u6
     );
 }
 
+/// Ends of sessions that got no server.
+const UNSERVED: [CloseReason; 4] = [
+    CloseReason::BackendUnreachable,
+    CloseReason::BackendHandshakeFailed,
+    CloseReason::QueueFull,
+    CloseReason::QueueTimeout,
+];
+
 /// What an operator has to mend is a warning whether or not sessions are logged; any other end is a line of its own
 /// where they are.
 fn log_closed(config: &Config, record: &CloseRecord) {
@@ -98,9 +106,7 @@ fn log_closed(config: &Config, record: &CloseRecord) {
             listener,
             "client speaks plain text to a TLS port: it has to be told to use TLS"
         );
-    } else if [CloseReason::BackendUnreachable.label(), CloseReason::BackendHandshakeFailed.label()]
-        .contains(&record.reason)
-    {
+    } else if UNSERVED.map(CloseReason::label).contains(&record.reason) {
         warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend reached");
     }
     if config.log.sessions {

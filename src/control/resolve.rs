@@ -143,7 +143,7 @@ mod tests {
     use crate::roster::Standing;
 
     fn machine(resolve: fn(&str, u16) -> io::Result<Vec<SocketAddr>>) -> Machine {
-        Machine { cores: vec![0], open_files_max: 100_000, resolve }
+        Machine { cores: vec![0], open_files_max: 100_000, memory_max: None, resolve }
     }
 
     fn at(last: u8, port: u16) -> SocketAddr {
