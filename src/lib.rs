@@ -37,7 +37,7 @@
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
 //! | 1 | [`wire`] | the few forms of RESP that are ours to read and write: commands and replies |
-//! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, certificates, tickets |
+//! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
 //! | 2 | [`sources`] | how many connections each source has open |
@@ -75,7 +75,8 @@
 //!
 //! Each side of a session is a transport, TLS or plain, and the relay between them knows only plaintext. Client bytes
 //! are decrypted in the receive buffer and appended to the server's send buffer: the one copy. Server bytes join the
-//! client's cork, or pass it when they are large, and are sealed straight from where they lie. Where the server speaks
+//! client's cork, or pass it when they are large, and are sealed straight from where they lie into the send buffer.
+//! rustls shakes hands and keeps the key schedule; the records behind the handshake are [`tls`]'s own. Where the server speaks
 //! TLS, the same is done to the bytes of either direction; where the client does not, its bytes are appended as they
 //! came. At the end of a turn each side that has bytes and no send in flight gets one send. While a send is in flight,
 //! it is the cork: what comes meanwhile leaves with the next.

@@ -177,7 +177,7 @@ pub(crate) enum Server {
 
 enum Connection {
     Ours(Engine),
-    Rustls(ServerConnection),
+    Rustls(Box<ServerConnection>),
 }
 
 impl Connection {
@@ -234,7 +234,8 @@ impl Server {
                 let server = server.get_or_insert_with(|| match self {
                     Self::Ours(acceptor) => Connection::Ours(acceptor.engine()),
                     Self::Rustls(config) => {
-                        Connection::Rustls(ServerConnection::new(Arc::clone(config)).expect("the configuration serves"))
+                        let connection = ServerConnection::new(Arc::clone(config));
+                        Connection::Rustls(Box::new(connection.expect("the configuration serves")))
                     }
                 });
                 answer = server.answer(std::mem::take(&mut hello), pool);

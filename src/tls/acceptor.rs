@@ -89,6 +89,8 @@ impl Acceptor {
             .map_err(|error| library(&error))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(resolver));
+        // The record layer is our own.
+        config.enable_secret_extraction = true;
         config.ignore_client_order = true;
         config.alpn_protocols = policy.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -1,9 +1,11 @@
-//! rustls's unbuffered connection, in whichever role, behind one face: what it wants done next is done here.
+//! rustls's unbuffered connection, in whichever role, behind one face: what its handshake wants done next is done here.
 
-use rustls::CommonState;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus, WriteTraffic};
+use rustls::{CommonState, Error, ExtractedSecrets};
+
+use super::key_schedule::KeySchedule;
 
 /// Which part we play in a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +26,13 @@ pub(super) enum Connection {
 pub(super) struct Step {
     /// How many bytes at the front of the records rustls is done with.
     pub(super) discard: usize,
-    pub(super) next: Result<Next, rustls::Error>,
+    pub(super) next: Result<Next, Error>,
 }
 
 /// How to go on.
 pub(super) enum Next {
-    /// Plaintext was handed over: if all records are done with, there is nothing else to do for them.
-    Traffic,
     /// A message was queued, or noted as sent.
     Again,
-    /// The peer has sent close_notify.
-    PeerClosed,
     /// There is nothing to do before more records come.
     Idle,
 }
@@ -55,31 +53,26 @@ impl Connection {
         }
     }
 
-    /// Shows rustls `records` and does the next thing that it wants. Plaintext goes to `plaintext`; a message goes to
-    /// `replies`, or nowhere when `closed` says that nothing may follow what was sent.
-    pub(super) fn step(
-        &mut self,
-        records: &mut [u8],
-        replies: &mut Vec<u8>,
-        closed: bool,
-        plaintext: impl FnMut(&[u8]),
-    ) -> Step {
+    /// Shows rustls `records` and does the next thing that it wants. A message goes to `replies`, or nowhere when
+    /// `closed` says that nothing may follow what was sent.
+    pub(super) fn step(&mut self, records: &mut [u8], replies: &mut Vec<u8>, closed: bool) -> Step {
         match self {
-            Self::Server(connection) => carry_out(connection.process_tls_records(records), replies, closed, plaintext),
-            Self::Client(connection) => carry_out(connection.process_tls_records(records), replies, closed, plaintext),
+            Self::Server(connection) => carry_out(connection.process_tls_records(records), replies, closed),
+            Self::Client(connection) => carry_out(connection.process_tls_records(records), replies, closed),
         }
     }
 
-    /// Seals `plaintext` into `out`. `held` are the records that rustls still points into; the handshake is over and
-    /// nothing is queued.
-    pub(super) fn encrypt(&mut self, held: &mut [u8], plaintext: &[u8], out: &mut [u8]) -> Result<usize, EncryptError> {
-        let idle = "the handshake is over and nothing is queued";
+    /// Ends the library's part: what the keys are, and what makes the next ones. The handshake is over and nothing is
+    /// queued; otherwise it fails.
+    pub(super) fn into_secrets(self) -> Result<(ExtractedSecrets, KeySchedule), Error> {
         match self {
             Self::Server(connection) => {
-                writable(connection.process_tls_records(held)).expect(idle).encrypt(plaintext, out)
+                let (secrets, connection) = connection.dangerous_into_kernel_connection()?;
+                Ok((secrets, KeySchedule::Server(Box::new(connection))))
             }
             Self::Client(connection) => {
-                writable(connection.process_tls_records(held)).expect(idle).encrypt(plaintext, out)
+                let (secrets, connection) = connection.dangerous_into_kernel_connection()?;
+                Ok((secrets, KeySchedule::Client(Box::new(connection))))
             }
         }
     }
@@ -103,30 +96,19 @@ fn close<Data>(traffic: Option<WriteTraffic<'_, Data>>) -> bool {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "rustls's states are non-exhaustive; what is not named never comes")]
-fn carry_out<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    replies: &mut Vec<u8>,
-    closed: bool,
-    mut plaintext: impl FnMut(&[u8]),
-) -> Step {
-    let next = status.state.map(|state| match state {
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(Ok(record)) = traffic.next_record() {
-                plaintext(record.payload);
-            }
-            Next::Traffic
-        }
+fn carry_out<Data>(status: UnbufferedStatus<'_, '_, Data>, replies: &mut Vec<u8>, closed: bool) -> Step {
+    let next = status.state.and_then(|state| match state {
         ConnectionState::EncodeTlsData(mut message) => {
             encode(&mut message, replies, closed);
-            Next::Again
+            Ok(Next::Again)
         }
         ConnectionState::TransmitTlsData(sent) => {
             sent.done();
-            Next::Again
+            Ok(Next::Again)
         }
-        ConnectionState::PeerClosed => Next::PeerClosed,
-        ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake | ConnectionState::Closed => Next::Idle,
-        other => unreachable!("early data is off, and there is no other state than {other:?}"),
+        ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake => Ok(Next::Idle),
+        // Early data is off, and traffic and its end are not shown to the library.
+        other => Err(Error::General(format!("out of place: {other:?}"))),
     });
     Step { discard: status.discard, next }
 }

@@ -73,6 +73,8 @@ impl Connector {
                 builder.with_client_cert_resolver(resolver)
             }
         };
+        // The record layer is our own.
+        config.enable_secret_extraction = true;
         config.resumption = Resumption::store(Arc::new(Sessions::default()));
         // Requests of Redis are not safe to replay, so there is no early data.
         config.enable_early_data = false;

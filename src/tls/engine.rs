@@ -1,6 +1,6 @@
 //! One TLS connection: ciphertext in, plaintext and ready ciphertext out.
 //!
-//! rustls's unbuffered connection does the protocol; this file does the bytes. It hands over one record at a time, in
+//! The handshake and then the traffic do the protocol; this file does the bytes. It hands over one record at a time, in
 //! place, and keeps what is not a whole record yet.
 //!
 //! ```text
@@ -15,25 +15,17 @@ use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::EncryptError;
 
-use super::client_verifier::identity_of;
-use super::connection::{Connection, Next, Role};
+use super::alert::{self, Fault};
+use super::connection::{Connection, Role};
 use super::failure::Failure;
-use super::overheard::{Hearing, Overheard};
+use super::handshake::Handshake;
+use super::overheard::Overheard;
+use super::record::{has_record, record_len};
 use super::summary::Summary;
+use super::traffic::{Heard, Traffic};
 use crate::pool::{Pool, SendBuf};
 
-/// A record's header: its type, a version, the length of what follows (RFC 8446, section 5.1).
-const HEADER_LEN: usize = 5;
-/// The most plaintext in one record (RFC 8446, section 5.1).
-const PLAINTEXT_MAX: usize = 16 * 1024;
-/// What a record adds to its plaintext at most: header, TLS 1.2's explicit nonce, tag. TLS 1.3 adds a byte for the
-/// content type and no nonce.
-const OVERHEAD_MAX: usize = HEADER_LEN + 8 + 16;
-/// Room for the two messages that rustls may put in front of sealed plaintext: the answer to a key update and a key
-/// update of its own. Each is a record with 5 bytes of plaintext.
-const KEY_UPDATES_LEN_MAX: usize = 2 * (5 + OVERHEAD_MAX);
 /// The most bytes of records held for a handshake message that spans them. With one record more they fit the pool's
 /// middle class; a ClientHello with post-quantum shares has less than 2 KiB, a chain of post-quantum certificates 20.
 const HELD_BYTES_MAX: usize = 48 * 1024;
@@ -68,9 +60,8 @@ pub struct Opened {
 /// 3. [`Engine::seal`] is called only after the handshake and before [`Engine::close_notify`], with room to seal into.
 /// 4. [`Engine::release`] is called with the pool that was given to `open` before the engine is dropped.
 pub struct Engine {
-    connection: Connection,
-    /// What the callbacks hear about a client; there is none in the client's role.
-    hearing: Option<Hearing>,
+    role: Role,
+    phase: Phase,
     /// Records not opened yet, behind `held` bytes of such as are. Empty, and not the pool's, when there is neither.
     carry: SendBuf,
     /// How many bytes at the front of the carry rustls has read and still points into: the records of a handshake
@@ -84,23 +75,32 @@ pub struct Engine {
     failure: Option<Failure>,
 }
 
+/// Where a connection is. Boxed, so that what only a handshake needs is freed at its end.
+enum Phase {
+    Handshake(Box<Handshake>),
+    Traffic(Box<Traffic>),
+    /// The library has not given the keys of a handshake away: the connection has failed.
+    Lost,
+}
+
 impl Engine {
     /// In the server's role: it waits for the client's hello.
     pub(super) fn server(connection: UnbufferedServerConnection, overheard: Arc<Overheard>) -> Self {
-        Self::new(Connection::Server(connection), Some(Hearing::new(overheard)))
+        Self::new(Role::Server, Handshake::new(Connection::Server(connection), Some(overheard)))
     }
 
     /// In the client's role: the hello is in the replies.
     pub(super) fn client(connection: UnbufferedClientConnection) -> Self {
-        let mut engine = Self::new(Connection::Client(connection), None);
-        engine.drain_replies();
-        engine
+        let mut handshake = Handshake::new(Connection::Client(connection), None);
+        let mut hello = Vec::new();
+        handshake.drain(&mut hello, false);
+        Self { replies: hello, ..Self::new(Role::Client, handshake) }
     }
 
-    fn new(connection: Connection, hearing: Option<Hearing>) -> Self {
+    fn new(role: Role, handshake: Handshake) -> Self {
         Self {
-            connection,
-            hearing,
+            role,
+            phase: Phase::Handshake(Box::new(handshake)),
             carry: SendBuf::default(),
             held: 0,
             replies: Vec::new(),
@@ -220,13 +220,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Shows rustls the start of a record, so that one that could never be accepted fails at its header.
+    /// Judges the start of a record, so that one that could never be accepted fails at its header.
     fn check_unfinished(
         &mut self,
         records: &mut [u8],
         pool: &mut Pool,
         plaintext: &mut impl FnMut(&mut Pool, &[u8]),
     ) -> Result<(), Failure> {
+        if let Phase::Traffic(traffic) = &self.phase {
+            let checked = traffic.check_unfinished(records);
+            return checked.map_err(|fault| self.fail(fault));
+        }
         if records.len() > self.held {
             self.process(records, pool, plaintext)?;
         }
@@ -236,85 +240,71 @@ impl Engine {
     /// Notes how much rustls holds on to, which a peer that never ends its message must not grow for ever.
     fn hold(&mut self, held: usize) -> Result<(), Failure> {
         self.held = held;
-        if held > HELD_BYTES_MAX { Err(self.refuse(Failure::Malformed, held)) } else { Ok(()) }
+        if held > HELD_BYTES_MAX
+            && let Phase::Handshake(handshake) = &mut self.phase
+        {
+            let failure = handshake.refuse(Failure::Malformed, held, &mut self.replies, self.closed);
+            self.failure = Some(failure);
+            return Err(failure);
+        }
+        Ok(())
     }
 
-    /// Hands `records` to rustls until it wants no more, and gives how many bytes at the front it is done with.
+    /// Serves `records`, one of which is new, and gives how many bytes at the front are done with.
     fn process(
         &mut self,
         records: &mut [u8],
         pool: &mut Pool,
         plaintext: &mut impl FnMut(&mut Pool, &[u8]),
     ) -> Result<usize, Failure> {
-        let mut done = 0;
-        if self.is_handshaking()
-            && let Some(hearing) = &self.hearing
-        {
-            hearing.remind();
-        }
-        loop {
-            let step = self.connection.step(&mut records[done..], &mut self.replies, self.closed, |bytes| {
-                plaintext(pool, bytes);
-            });
-            done += step.discard;
-            match step.next {
-                // A record of traffic leaves nothing else to do, which spares a second call for each.
-                Ok(Next::Traffic) if done == records.len() => return Ok(done),
-                Ok(Next::Traffic | Next::Again) => {}
-                Ok(Next::PeerClosed) => self.peer_closed = true,
-                Ok(Next::Idle) => break,
-                Err(error) => {
-                    self.note_overheard();
-                    let mut failure = Failure::of(&error, self.role());
-                    if failure == Failure::UnknownServerName && self.server_name().is_none() {
-                        failure = Failure::NoServerName;
-                    }
-                    return Err(self.refuse(failure, records.len()));
+        match &mut self.phase {
+            Phase::Traffic(traffic) => {
+                let heard = traffic.open(records, &mut self.replies, self.closed, |bytes| plaintext(pool, bytes));
+                match heard {
+                    Ok(Heard::More) => {}
+                    Ok(Heard::Closed) => self.peer_closed = true,
+                    Err(fault) => return Err(self.fail(fault)),
                 }
+                Ok(records.len())
             }
-        }
-        self.note_overheard();
-        Ok(done)
-    }
-
-    /// Ends the connection with `failure` and sees to it that the peer is told. `seen` is how many bytes rustls has
-    /// been shown in its last call.
-    fn refuse(&mut self, failure: Failure, seen: usize) -> Failure {
-        let replied = self.replies.len();
-        self.drain_replies();
-        let told = self.replies.len() > replied || matches!(failure, Failure::AlertReceived(_)) || self.closed;
-        if !told {
-            // rustls ends some violations without an alert. A record of type 0, wherever it looks, gets one.
-            let mut unacceptable = vec![0; seen + HEADER_LEN];
-            let _ = self.connection.step(&mut unacceptable, &mut self.replies, self.closed, |_| {});
-            self.drain_replies();
-        }
-        failure.mend_alert(&mut self.replies);
-        self.failure = Some(failure);
-        failure
-    }
-
-    /// Moves what rustls has queued to the replies. It reads no input meanwhile, so none needs to be shown.
-    fn drain_replies(&mut self) {
-        while self.connection.common().wants_write() {
-            let step = self.connection.step(&mut [], &mut self.replies, self.closed, |_| {});
-            assert!(matches!(step.next, Ok(Next::Again)), "what is queued comes first");
+            Phase::Handshake(handshake) => {
+                let processed = handshake.process(records, &mut self.replies, self.closed);
+                let done = processed.inspect_err(|failure| self.failure = Some(*failure))?;
+                if handshake.is_over() {
+                    self.begin_traffic().map_err(|fault| self.fail(fault))?;
+                    if done < records.len() {
+                        // A message behind the Finished in its record, where the keys change.
+                        return Err(self.fail(Fault::unexpected()));
+                    }
+                }
+                Ok(done)
+            }
+            Phase::Lost => Err(self.fail(Fault::internal())),
         }
     }
 
-    /// Takes what the callbacks have heard about this client.
-    fn note_overheard(&mut self) {
-        if self.is_handshaking()
-            && let Some(hearing) = &mut self.hearing
-        {
-            hearing.note();
-        }
+    fn begin_traffic(&mut self) -> Result<(), Fault> {
+        let Phase::Handshake(handshake) = std::mem::replace(&mut self.phase, Phase::Lost) else {
+            return Err(Fault::internal());
+        };
+        self.phase = Phase::Traffic(Box::new(handshake.into_traffic().ok_or(Fault::internal())?));
+        Ok(())
     }
 
-    /// How many received bytes wait for the rest of their record or for budget.
+    /// Ends the open connection and sees to it that the peer is told.
+    fn fail(&mut self, fault: Fault) -> Failure {
+        if let (Phase::Traffic(traffic), Some(alert), false) = (&mut self.phase, fault.alert, self.closed) {
+            traffic.seal_alert(alert::FATAL, alert, &mut self.replies);
+        }
+        self.failure = Some(fault.failure);
+        fault.failure
+    }
+
+    /// How many received bytes wait for the rest of their record or message, or for budget.
     #[must_use]
-    pub const fn carried_bytes(&self) -> usize {
-        self.carry.len()
+    pub fn carried_bytes(&self) -> usize {
+        let of_message = if let Phase::Traffic(traffic) = &self.phase { traffic.kept_bytes() } else { 0 };
+        self.carry.len() + of_message
     }
 
     /// Whether there is something to send besides sealed plaintext.
@@ -344,30 +334,22 @@ impl Engine {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        assert!(!self.closed && !self.is_handshaking(), "sealed outside of the connection's open time");
-        out.append(&self.take_replies());
-        let held = &mut self.carry.data_mut()[..self.held];
-        match self.connection.encrypt(held, plaintext, out.room_mut()) {
-            Ok(written) => {
-                out.fill(written);
-                Ok(())
-            }
-            Err(EncryptError::EncryptExhausted) => {
-                self.drain_replies();
-                self.closed = true;
-                self.failure = Some(Failure::KeysExhausted);
-                Err(Failure::KeysExhausted)
-            }
-            Err(EncryptError::InsufficientSize(needed)) => {
-                panic!("sealing {} bytes needs {} bytes of room", plaintext.len(), needed.required_size)
-            }
-        }
+        let Phase::Traffic(traffic) = &mut self.phase else { panic!("sealed before the handshake's end") };
+        assert!(!self.closed, "sealed behind a close_notify");
+        out.append(&std::mem::take(&mut self.replies));
+        let sealed = traffic.seal(plaintext, out);
+        sealed.inspect_err(|&failure| {
+            traffic.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut self.replies);
+            self.closed = true;
+            self.failure = Some(failure);
+        })
     }
 
     /// The room that [`Engine::seal`] needs for `plaintext_len` bytes, replies not taken yet included.
     #[must_use]
     pub fn sealed_len_max(&self, plaintext_len: usize) -> usize {
-        self.replies.len() + KEY_UPDATES_LEN_MAX + plaintext_len + plaintext_len.div_ceil(PLAINTEXT_MAX) * OVERHEAD_MAX
+        let sealed = if let Phase::Traffic(traffic) = &self.phase { traffic.sealed_len_max(plaintext_len) } else { 0 };
+        self.replies.len() + sealed
     }
 
     /// Puts a close_notify into the replies, after which nothing more is sent; once, and not after a failure, which
@@ -377,37 +359,26 @@ impl Engine {
         if self.closed || self.failure.is_some() {
             return;
         }
-        let held = &mut self.carry.data_mut()[..self.held];
-        if self.connection.queue_close_notify(held) {
-            self.drain_replies();
-        } else if self.role() == Role::Server && !self.is_encrypting() {
-            self.replies.extend_from_slice(&PLAIN_CLOSE_NOTIFY);
+        match &mut self.phase {
+            Phase::Handshake(handshake) => {
+                handshake.close_notify(&mut self.carry.data_mut()[..self.held], &mut self.replies);
+            }
+            Phase::Traffic(traffic) => traffic.seal_alert(alert::WARNING, alert::CLOSE_NOTIFY, &mut self.replies),
+            Phase::Lost => {}
         }
         self.closed = true;
-    }
-
-    /// Whether what a server sends in the middle of a handshake is encrypted already.
-    fn is_encrypting(&self) -> bool {
-        let connection = self.connection.common();
-        match connection.protocol_version() {
-            None => false,
-            // From the ServerHello on, which is where the group is settled.
-            Some(rustls::ProtocolVersion::TLSv1_3) => connection.negotiated_key_exchange_group().is_some(),
-            // A full handshake ends with our first encrypted message; a resumed one starts with it.
-            Some(_) => connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
-        }
     }
 
     /// Which part we play.
     #[must_use]
     pub const fn role(&self) -> Role {
-        self.connection.role()
+        self.role
     }
 
     /// Whether the handshake is still under way.
     #[must_use]
-    pub fn is_handshaking(&self) -> bool {
-        self.connection.common().is_handshaking()
+    pub const fn is_handshaking(&self) -> bool {
+        !matches!(self.phase, Phase::Traffic(_))
     }
 
     /// Whether the peer has sent close_notify: nothing it sends from there on counts.
@@ -419,21 +390,27 @@ impl Engine {
     /// What the handshake agreed on, once it is over.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
-        Summary::of(self.connection.common(), self.server_name())
+        if let Phase::Traffic(traffic) = &self.phase { Some(traffic.summary().clone()) } else { None }
     }
 
     /// The name that a client asked for, in lower case, as soon as its ClientHello is read.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
-        self.hearing.as_ref()?.heard.server_name.as_deref()
+        match &self.phase {
+            Phase::Handshake(handshake) => handshake.server_name(),
+            Phase::Traffic(traffic) => traffic.summary().server_name.as_deref(),
+            Phase::Lost => None,
+        }
     }
 
     /// Who a client is, as its certificate says: once that is verified, also when the rules then refuse it.
     #[must_use]
     pub fn client_identity(&self) -> Option<Box<str>> {
-        let hearing = self.hearing.as_ref()?;
-        let certificate = self.connection.common().peer_certificates().and_then(<[_]>::first);
-        certificate.and_then(identity_of).or_else(|| hearing.heard.refused.clone())
+        match &self.phase {
+            Phase::Handshake(handshake) => handshake.client_identity(),
+            Phase::Traffic(traffic) => traffic.client_identity().map(Into::into),
+            Phase::Lost => None,
+        }
     }
 
     /// Gives the carry back to the pool that it came from and drops what is in it. The engine is good for nothing
@@ -458,20 +435,4 @@ impl fmt::Debug for Engine {
             .field("failure", &self.failure)
             .finish_non_exhaustive()
     }
-}
-
-/// An alert record: level warning, close_notify (RFC 8446, section 6).
-const PLAIN_CLOSE_NOTIFY: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x01, 0x00];
-
-/// The length of the record at the front of `bytes`, or of its header while that is not complete.
-fn record_len(bytes: &[u8]) -> usize {
-    match bytes {
-        [_, _, _, high, low, ..] => HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])),
-        _ => HEADER_LEN,
-    }
-}
-
-/// Whether `bytes` start with a whole record.
-fn has_record(bytes: &[u8]) -> bool {
-    bytes.len() >= HEADER_LEN && bytes.len() >= record_len(bytes)
 }

@@ -307,7 +307,7 @@ impl fmt::Display for InWords {
 }
 
 /// The [TLS Alerts registry](https://www.iana.org/assignments/tls-parameters/).
-fn alert_name(alert: u8) -> &'static str {
+pub(super) fn alert_name(alert: u8) -> &'static str {
     match alert {
         0 => "close_notify",
         10 => "unexpected_message",

@@ -1,4 +1,4 @@
-//! TLS: the only place that names rustls.
+//! TLS: the only place that names rustls and does cryptography.
 //!
 //! An [`Identity`] is a certificate chain and its key, read and checked once; [`Credentials`] are all that one listener
 //! has read from files, with [`Clients`] for those it lets in. An [`Acceptor`] belongs to one shard and
@@ -7,13 +7,19 @@
 //! [`BackendCredentials`] for [`Credentials`] and [`Servers`] for [`Clients`]. An [`Engine`] is one connection, in
 //! either [`Role`]: ciphertext in, plaintext and ready ciphertext out.
 //!
+//! An engine has two lives. `handshake.rs` shows rustls one record at a time until hands are shaken. Then rustls gives
+//! the keys away and is freed but for its key schedule, and `traffic.rs` goes on at the next record of either direction:
+//! it says what records mean, `record` opens and seals them in place, and `key_schedule.rs` asks rustls for the next
+//! keys and gives it the tickets of servers.
+//!
 //! Nothing here knows a file descriptor, a timer, a thread or a log. The one clock is the wall clock, which a
 //! handshake needs to date its tickets; tests replace it through [`Options`]. No secret and no payload byte appears in
 //! a `Debug` or `Display` text; a [`KeyLogFile`], which is for debugging alone, is the one way out for secrets.
 //!
-//! Read `tests/tls/traffic.rs` first.
+//! Read `tests/tls/traffic.rs` first, and for the record layer `tests/tls/records.rs`.
 
 mod acceptor;
+mod alert;
 mod authorities;
 mod certificate;
 mod client_rules;
@@ -26,14 +32,19 @@ mod engine;
 mod failure;
 mod first_bytes;
 mod groups;
+mod handshake;
 mod hello;
 mod identity_error;
 mod key_log;
+mod key_schedule;
+mod messages;
 mod ocsp;
 mod overheard;
+mod patience;
 mod pem;
 mod policy;
 mod randomness;
+mod record;
 mod resolver;
 mod server_verifier;
 mod servers;
@@ -42,6 +53,7 @@ mod suites;
 mod summary;
 mod ticket_secret;
 mod tickets;
+mod traffic;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
 pub use authorities::TrustError;

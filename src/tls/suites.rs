@@ -15,7 +15,7 @@ use super::policy::Version;
 
 /// Suites in the server's order, which rules.
 ///
-/// TLS 1.3 rekeys itself, so the fastest comes first. TLS 1.2 cannot: rustls ends a connection that has sent 2^24
+/// TLS 1.3 rekeys itself, so the fastest comes first. TLS 1.2 cannot: a connection ends when it has sent 2^24
 /// records under one AES-GCM key, minutes under load, and ChaCha20-Poly1305 has no such limit.
 const SUITES: [SupportedCipherSuite; 9] = [
     TLS13_AES_128_GCM_SHA256,

@@ -19,29 +19,48 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 pub(crate) struct Forger {
     /// Reads what the server says; must not write.
     pub(crate) client: Client,
-    key: LessSafeKey,
-    iv: [u8; 12],
-    sequence: u64,
+    pen: Pen,
 }
 
 impl Forger {
     /// A handshake, after which the client's own writing keys are the forger's.
     pub(crate) fn connect(world: &World) -> (Self, Server) {
-        let log = Arc::new(ClientSecret::default());
+        let log = Arc::new(Secret::of("CLIENT_TRAFFIC_SECRET_0"));
         let mut config = Arc::unwrap_or_clone(world.client_config(provider::default_provider(), &[&TLS13]));
-        config.key_log = Arc::<ClientSecret>::clone(&log);
+        config.key_log = Arc::<Secret>::clone(&log);
         let mut client = Client::new(Arc::new(config), "redis.test");
         let mut server = world.server();
         shake_hands(&mut client, &mut server);
-        let secret = hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &log.0.lock().unwrap());
-        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &expand::<16>(&secret, b"key")).unwrap());
-        (Self { client, key, iv: expand(&secret, b"iv"), sequence: 0 }, server)
+        (Self { client, pen: log.pen() }, server)
+    }
+
+    /// The keys alone, for who does not look at the answers.
+    pub(crate) fn into_pen(self) -> Pen {
+        self.pen
     }
 
     pub(crate) fn seal(&mut self, content_type: u8, plaintext: &[u8]) -> Vec<u8> {
-        self.seal_padded(content_type, plaintext, 0)
+        self.pen.seal_padded(content_type, plaintext, 0)
     }
 
+    pub(crate) fn seal_padded(&mut self, content_type: u8, plaintext: &[u8], padding: usize) -> Vec<u8> {
+        self.pen.seal_padded(content_type, plaintext, padding)
+    }
+
+    /// The client must find exactly this alert at the end of `replies`.
+    pub(crate) fn expect_alert(&mut self, replies: &[u8], alert: AlertDescription) {
+        assert_eq!(self.client.take(replies), Err(Error::AlertReceived(alert)));
+    }
+}
+
+/// One side's traffic keys, and how often they have been used.
+pub(crate) struct Pen {
+    key: LessSafeKey,
+    iv: [u8; 12],
+    sequence: u64,
+}
+
+impl Pen {
     /// RFC 8446, section 5.2.
     pub(crate) fn seal_padded(&mut self, content_type: u8, plaintext: &[u8], padding: usize) -> Vec<u8> {
         let mut inner = plaintext.to_vec();
@@ -56,11 +75,6 @@ impl Forger {
         self.sequence += 1;
         self.key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(header), &mut inner).unwrap();
         [&header[..], &inner].concat()
-    }
-
-    /// The client must find exactly this alert at the end of `replies`.
-    pub(crate) fn expect_alert(&mut self, replies: &[u8], alert: AlertDescription) {
-        assert_eq!(self.client.take(replies), Err(Error::AlertReceived(alert)));
     }
 }
 
@@ -80,14 +94,30 @@ fn expand<const LEN: usize>(secret: &hkdf::Prk, label: &[u8]) -> [u8; LEN] {
     out
 }
 
-/// Keeps the secret that the client's first traffic keys derive from.
-#[derive(Debug, Default)]
-struct ClientSecret(Mutex<Vec<u8>>);
+/// Keeps the secret that the first traffic keys of one side derive from.
+#[derive(Debug)]
+pub(crate) struct Secret {
+    label: &'static str,
+    secret: Mutex<Vec<u8>>,
+}
 
-impl KeyLog for ClientSecret {
+impl Secret {
+    pub(crate) fn of(label: &'static str) -> Self {
+        Self { label, secret: Mutex::default() }
+    }
+
+    /// What seals as that side does, with TLS_AES_128_GCM_SHA256.
+    pub(crate) fn pen(&self) -> Pen {
+        let secret = hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &self.secret.lock().unwrap());
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &expand::<16>(&secret, b"key")).unwrap());
+        Pen { key, iv: expand(&secret, b"iv"), sequence: 0 }
+    }
+}
+
+impl KeyLog for Secret {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
-        if label == "CLIENT_TRAFFIC_SECRET_0" {
-            *self.0.lock().unwrap() = secret.to_vec();
+        if label == self.label {
+            *self.secret.lock().unwrap() = secret.to_vec();
         }
     }
 }

@@ -10,6 +10,7 @@ mod identity;
 mod names;
 mod pieces;
 mod policy;
+mod records;
 mod resumption;
 mod servers;
 mod stapling;
