@@ -4,6 +4,7 @@
 
 mod clients;
 mod key_log;
+mod key_updates;
 mod names;
 mod ocsp;
 mod offers;

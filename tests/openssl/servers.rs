@@ -49,11 +49,11 @@ impl Drop for Server {
 }
 
 /// The lines up to the one that `fits`, which is the last.
-fn lines_until(told: &mut impl BufRead, fits: impl Fn(&str) -> bool) -> Vec<String> {
+pub(crate) fn lines_until(told: &mut impl BufRead, fits: impl Fn(&str) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
-        assert_ne!(told.read_line(&mut line).unwrap(), 0, "the server has ended: {lines:?}");
+        assert_ne!(told.read_line(&mut line).unwrap(), 0, "openssl has ended: {lines:?}");
         lines.push(line.trim_end().to_owned());
         if fits(line.trim_end()) {
             return lines;
@@ -96,5 +96,30 @@ fn openssl_sees_the_name_the_certificate_and_the_suite_and_resumes() {
             let line = program.closed();
             assert!(line.contains(&format!("server_resumed={resumed}")), "{line}");
         }
+    }
+}
+
+#[test]
+fn a_server_that_changes_its_keys_is_heard_and_answered_with_a_change() {
+    let (folder, _) = Folder::with_server();
+    let mut server = Server::start(&folder, &["-tls1_3", "-msg"]);
+    let backend = "[backend.tls]\nca = \"ca.pem\"\nserver_name = \"redis.test\"\n";
+    let program = Program::in_front_of(&server.address, &folder, "plain = true", backend, 1);
+    let mut client = TcpStream::connect(program.address()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    client.write_all(b"PING\n").unwrap();
+    server.story("PING");
+    for _ in 0..3 {
+        // Asks for a change, which is sent at once.
+        server.say("K\n");
+        lines_until(&mut server.told, |line| line.starts_with(">>>") && line.contains("KeyUpdate"));
+        server.say("+PONG\n");
+        let mut reply = [0; 6];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\n");
+        client.write_all(b"PING\n").unwrap();
+        let answers =
+            server.story("PING").into_iter().filter(|line| line.starts_with("<<<") && line.contains("KeyUpdate"));
+        assert_eq!(answers.count(), 1);
     }
 }
