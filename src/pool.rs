@@ -100,9 +100,9 @@ impl std::fmt::Debug for SendBuf {
 
 /// Capacity of the smallest class: a page, enough for the replies of a small talker.
 pub const SMALL_BYTES: usize = 4 * 1024;
-/// Capacity of the middle class: a large receive buffer (64 KiB) sealed into records of 16 KiB, with room for their
+/// Capacity of the middle class: a large receive buffer (68 KiB) sealed into records of 16 KiB, with room for their
 /// headers, tags and a few alerts or tickets.
-pub const LARGE_BYTES: usize = 68 * 1024;
+pub const LARGE_BYTES: usize = 72 * 1024;
 /// Capacity of the largest class that is kept: what the default high-water mark lets a session gather.
 pub const HUGE_BYTES: usize = 272 * 1024;
 
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn buffers_come_in_three_sizes_and_to_measure_beyond() {
         let mut pool = Pool::new();
-        let capacities = [1, 4_096, 4_097, 69_632, 69_633, 278_528, 278_529].map(|min| pool.take(min).capacity());
-        assert_eq!(capacities, [4_096, 4_096, 69_632, 69_632, 278_528, 278_528, 278_529]);
-        assert_eq!(pool.lent_bytes(), 2 * 4_096 + 2 * 69_632 + 2 * 278_528 + 278_529);
+        let capacities = [1, 4_096, 4_097, 73_728, 73_729, 278_528, 278_529].map(|min| pool.take(min).capacity());
+        assert_eq!(capacities, [4_096, 4_096, 73_728, 73_728, 278_528, 278_528, 278_529]);
+        assert_eq!(pool.lent_bytes(), 2 * 4_096 + 2 * 73_728 + 2 * 278_528 + 278_529);
     }
 
     #[test]
@@ -226,8 +226,8 @@ mod tests {
         pool.grow(&mut buffer, 97);
         assert_eq!((buffer.data(), buffer.capacity()), ([7; 3_990].as_slice(), 4_096));
         pool.grow(&mut buffer, 107);
-        assert_eq!((buffer.data(), buffer.capacity()), ([7; 3_990].as_slice(), 69_632));
-        assert_eq!(pool.lent_bytes(), 69_632);
+        assert_eq!((buffer.data(), buffer.capacity()), ([7; 3_990].as_slice(), 73_728));
+        assert_eq!(pool.lent_bytes(), 73_728);
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn values_must_fit_each_other() {
     );
     assert_eq!(
         refusal_of_minimal_and("[limits]\nsend_buffer = \"16MiB\"\nshard_memory = \"16MiB\""),
-        "11: limits.shard_memory: \"16MiB\" does not fit: with send_buffer 16MiB one session may hold 33849344 bytes, \
+        "11: limits.shard_memory: \"16MiB\" does not fit: with send_buffer 16MiB one session may hold 33865728 bytes, \
          and shard_memory is 16MiB"
     );
     let text = MINIMAL.replacen("\n[[backend]]", "max_connections = 11\n[[backend]]", 1);

@@ -250,7 +250,7 @@ fn the_start_is_one_line_and_the_service_manager_is_told() {
         line,
         format!(
             "INFO started version=0.1.0 kernel={} shards=2 listeners=public on 127.0.0.1:6380 to valkey \
-             max_connections=10000 session_memory_max=800KiB shard_memory=256MiB",
+             max_connections=10000 session_memory_max=816KiB shard_memory=256MiB",
             kernel.trim()
         )
     );

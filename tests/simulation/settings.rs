@@ -64,7 +64,7 @@ impl Settings {
             small_buffers: 64,
             small_buffer_bytes: 4096,
             large_buffers: 4,
-            large_buffer_bytes: 65_536,
+            large_buffer_bytes: 69_632,
             submissions: 1024,
             work_per_enter_max: 1024,
             receive_bytes_max: 128 * 1024,
