@@ -13,6 +13,7 @@ use ringwall::session::transport::Transport;
 use ringwall::session::{Options, Output, Session, Side, Turn};
 use ringwall::time::Time;
 use ringwall::tls::{self, Acceptor, Engine, Identity};
+use ringwall::wire::frame::{ReplyFramer, RequestFramer};
 
 use crate::credentials::Credentials;
 use crate::tls_client::TlsClient;
@@ -48,6 +49,10 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("session, request and reply of 64 B", 20_000, pass_requests_and_replies),
         Case::new("queue, 10 chunks of 64 B and their send", 20_000, |_| gather_and_send(Transport::Plain)),
         Case::new("queue, 10 chunks of 64 B sealed as one", 20_000, |_| gather_and_send(sealing())),
+        Case::new("request framed, GET", 1_000_000, |_| {
+            frame_request(b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000012345\r\n")
+        }),
+        Case::new("reply framed, 64 B", 1_000_000, |_| frame_reply()),
         Case::new("mailbox, send and receive", 1_000_000, |_| pass_through_mailbox()),
         Case::new("doorbell, asked while awake", 1_000_000, |_| ask_doorbell()),
         Case::new("doorbell, a sleep and its ring", 1_000_000, |_| ring_sleeper()),
@@ -110,6 +115,23 @@ fn gather_and_send(mut transport: Transport) -> Operation {
 fn sealing() -> Transport {
     let (_, engine, _) = connected();
     Transport::Tls(Box::new(engine))
+}
+
+fn frame_request(request: &'static [u8]) -> Operation {
+    let mut framer = RequestFramer::new();
+    Box::new(move || {
+        let framed = framer.advance(black_box(request)).expect("well-formed");
+        black_box(framed.expect("complete"));
+    })
+}
+
+fn frame_reply() -> Operation {
+    let mut framer = ReplyFramer::new();
+    let reply = [b"$64\r\n".as_slice(), &CHUNK, b"\r\n"].concat();
+    Box::new(move || {
+        let framed = framer.advance(black_box(&reply)).expect("well-formed");
+        black_box(framed.expect("complete"));
+    })
 }
 
 fn pass_through_mailbox() -> Operation {
