@@ -149,6 +149,7 @@ pub mod io;
 pub mod load;
 pub mod mailbox;
 pub mod metrics;
+pub mod multiplex;
 pub mod networks;
 pub mod pool;
 #[cfg(all(feature = "pthread-emulation", not(feature = "loom")))]

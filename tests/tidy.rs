@@ -32,6 +32,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("sources", 20),
     ("events", 21),
     ("session", 30),
+    ("multiplex", 31),
     ("shard", 40),
     ("dispatcher", 41),
     ("config", 50),

@@ -1,0 +1,4 @@
+//! Many clients over few connections.
+
+mod commands;
+pub mod route;

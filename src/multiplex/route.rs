@@ -1,0 +1,207 @@
+//! Which way a command goes: over a connection that many clients share, or over one of the client's own.
+//!
+//! The rule behind the table: shared is what neither reads nor changes the state of the connection it runs on, and holds
+//! up no other command behind it.
+
+use super::commands::COMMANDS;
+use crate::wire::frame::Form;
+
+/// The way of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Over a shared connection.
+    Shared,
+    /// Over a connection of the client's own, until it is answered and what it has begun is over.
+    Own(Effect),
+    /// As [`Route::Own`] if it asks to block, as [`Route::Shared`] if it does not (XREAD and XREADGROUP).
+    OwnIfBlocking,
+    /// Over a connection of the client's own for life. Before it something must move that connection's replication
+    /// offset past the writes that went over shared connections (WAIT and WAITAOF).
+    Wait,
+    /// The client takes its leave.
+    Quit,
+    /// Over a connection of the client's own for life.
+    Pinned,
+    /// The second argument decides.
+    Container,
+}
+
+/// What a command does to the connection it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing that lasts.
+    Nothing,
+    /// Another user.
+    Auth,
+    /// Another protocol, and perhaps another user and name.
+    Hello,
+    /// Another database.
+    Select,
+    /// Another name.
+    SetName,
+    /// Another name or version of the client's library.
+    SetInfo,
+    /// Reads from replicas in a cluster are welcome.
+    ReadOnly,
+    /// They are not.
+    ReadWrite,
+    /// Everything is as on a fresh connection.
+    Reset,
+    /// A transaction begins.
+    Multi,
+    /// A transaction ends.
+    EndMulti,
+    /// Keys are watched.
+    Watch,
+    /// No keys are watched.
+    Unwatch,
+    /// The next command may touch a slot that is being imported.
+    Asking,
+}
+
+/// Most bytes of a name in the table, its subcommand included.
+const NAME_BYTES_MAX: usize = 32;
+
+/// The way of the command with these arguments, its name first.
+#[must_use]
+pub fn route<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Route {
+    let Some(name) = arguments.next() else { return Route::Pinned };
+    let mut key = Key::default();
+    // Only this side of a subcommand is a bar: servers know no command with one in its name.
+    if name.contains(&b'|') || !key.append(name) {
+        return Route::Pinned;
+    }
+    match find(key.bytes()) {
+        Route::Container => {
+            let found = arguments.next().is_some_and(|subcommand| key.append(b"|") && key.append(subcommand));
+            if found { find(key.bytes()) } else { Route::Pinned }
+        }
+        // Wherever the word stands: what is the name of a group or of a stream could hide the option.
+        Route::OwnIfBlocking if arguments.any(|argument| argument.eq_ignore_ascii_case(b"BLOCK")) => {
+            Route::Own(Effect::Nothing)
+        }
+        Route::OwnIfBlocking => Route::Shared,
+        found => found,
+    }
+}
+
+/// A name on its way into the table, in lower case.
+#[derive(Default)]
+struct Key {
+    storage: [u8; NAME_BYTES_MAX],
+    len: usize,
+}
+
+impl Key {
+    /// `false` when it is longer than any name of the table.
+    fn append(&mut self, part: &[u8]) -> bool {
+        let Some(room) = self.storage.get_mut(self.len..self.len + part.len()) else { return false };
+        room.copy_from_slice(part);
+        room.make_ascii_lowercase();
+        self.len += part.len();
+        true
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.storage[..self.len]
+    }
+}
+
+/// For each first letter, where its commands begin; and the end.
+const LETTERS: [u16; 27] = {
+    let mut starts = [0; 27];
+    let (mut letter, mut at) = (0, 0);
+    while letter < 27 {
+        while at < COMMANDS.len() && COMMANDS[at].0.as_bytes()[0] < b'a' + letter {
+            at += 1;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred lines")]
+        {
+            starts[letter as usize] = at as u16;
+        }
+        letter += 1;
+    }
+    starts
+};
+
+fn find(key: &[u8]) -> Route {
+    let Some(letter) = key.first().filter(|byte| byte.is_ascii_lowercase()).map(|byte| usize::from(byte - b'a')) else {
+        return Route::Pinned;
+    };
+    let commands = &COMMANDS[usize::from(LETTERS[letter])..usize::from(LETTERS[letter + 1])];
+    match commands.binary_search_by(|(name, _)| name.as_bytes().cmp(key)) {
+        Ok(at) => commands[at].1,
+        Err(_) => Route::Pinned,
+    }
+}
+
+/// The names in the table, in their order.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(name, _)| *name)
+}
+
+/// Whether servers split this inline request at blanks and nowhere else: not with quotes, nor with bytes that they see
+/// as a blank in one place and as a part of an argument in another, nor with one that ends their reading.
+#[must_use]
+pub fn is_plain_line(line: &[u8]) -> bool {
+    !line.iter().any(|byte| matches!(byte, b'"' | b'\'' | 0 | 0x0b | 0x0c))
+}
+
+/// The arguments of a complete request.
+#[must_use]
+pub const fn arguments(request: &[u8], form: Form) -> Arguments<'_> {
+    Arguments { rest: request, form, is_first: true }
+}
+
+/// Iterates over the arguments of a request that a framer has found complete.
+#[derive(Clone, Debug)]
+pub struct Arguments<'a> {
+    rest: &'a [u8],
+    form: Form,
+    is_first: bool,
+}
+
+impl<'a> Arguments<'a> {
+    /// Behind the line that begins here, and the number in it.
+    fn number_line(&mut self) -> Option<usize> {
+        let (mut number, mut at) = (0_usize, 1);
+        while let Some(&byte) = self.rest.get(at) {
+            at += 1;
+            match byte {
+                b'0'..=b'9' => number = number.checked_mul(10)?.checked_add(usize::from(byte - b'0'))?,
+                b'\n' => {
+                    self.rest = &self.rest[at..];
+                    return Some(number);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Arguments<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        match self.form {
+            Form::Array(_) => {
+                if std::mem::take(&mut self.is_first) {
+                    self.number_line()?;
+                }
+                let length = self.number_line()?;
+                let (argument, rest) = self.rest.split_at_checked(length)?;
+                self.rest = rest.get(2..)?;
+                Some(argument)
+            }
+            Form::Inline => {
+                let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+                let start = self.rest.iter().position(|byte| !is_blank(byte))?;
+                let argument = &self.rest[start..];
+                let end = argument.iter().position(is_blank).unwrap_or(argument.len());
+                self.rest = &argument[end..];
+                Some(&argument[..end])
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The table of commands against what a server tells of its own: every command goes the way its flags demand.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use ringwall::multiplex::route::{Effect, Route, arguments, is_plain_line, names, route};
+use ringwall::wire::frame::Form;
+
+/// A server of this test's own, on a unix socket in its folder.
+struct Server {
+    process: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let mut process = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--unixsocket"])
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-server can be run: install it (apt-get install redis-server)");
+        let mut log = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(log.any(|line| line.contains("ready to accept") || line.contains("Ready to accept")));
+        Self { process, folder }
+    }
+
+    fn ask(&self, request: &str) -> Reply {
+        let mut stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        Reply::read(&mut BufReader::new(stream))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[derive(Debug)]
+enum Reply {
+    Text(String),
+    Array(Vec<Self>),
+}
+
+impl Reply {
+    fn read(stream: &mut impl BufRead) -> Self {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let rest = line[1..].trim_end();
+        match &line[..1] {
+            "*" | "~" => Self::Array((0..rest.parse().unwrap()).map(|_| Self::read(stream)).collect()),
+            "$" => {
+                let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
+                stream.read_exact(&mut text).unwrap();
+                text.truncate(text.len() - 2);
+                Self::Text(String::from_utf8(text).unwrap())
+            }
+            "+" | ":" => Self::Text(rest.to_owned()),
+            _ => panic!("no part of a reply to COMMAND: {line}"),
+        }
+    }
+
+    fn items(&self) -> &[Self] {
+        match self {
+            Self::Array(items) => items,
+            Self::Text(text) => panic!("not an array: {text}"),
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Array(_) => panic!("not a text"),
+        }
+    }
+}
+
+/// Flags and categories of each command and subcommand.
+type Flags = BTreeMap<String, Vec<String>>;
+
+fn collect(commands: &[Reply], found: &mut Flags) {
+    for command in commands.iter().map(Reply::items) {
+        let name = command[0].text().to_owned();
+        let flags = command[2].items().iter().chain(command[6].items()).map(|flag| flag.text().to_owned());
+        let subcommands = command[9].items();
+        collect(subcommands, found);
+        // A container does nothing itself, but for COMMAND.
+        if subcommands.is_empty() || name == "command" {
+            found.insert(name, flags.collect());
+        }
+    }
+}
+
+/// The way that a command's flags demand.
+fn demanded(name: &str, flags: &[String]) -> Route {
+    let has = |flag: &str| flags.iter().any(|have| have == flag);
+    match name {
+        "auth" => Route::Own(Effect::Auth),
+        "hello" => Route::Own(Effect::Hello),
+        "select" => Route::Own(Effect::Select),
+        "client|setname" => Route::Own(Effect::SetName),
+        "client|setinfo" => Route::Own(Effect::SetInfo),
+        "client|getname" => Route::Own(Effect::Nothing),
+        "readonly" => Route::Own(Effect::ReadOnly),
+        "readwrite" => Route::Own(Effect::ReadWrite),
+        "asking" => Route::Own(Effect::Asking),
+        "reset" => Route::Own(Effect::Reset),
+        "multi" => Route::Own(Effect::Multi),
+        "exec" | "discard" => Route::Own(Effect::EndMulti),
+        "watch" => Route::Own(Effect::Watch),
+        "unwatch" => Route::Own(Effect::Unwatch),
+        "wait" | "waitaof" => Route::Wait,
+        "quit" => Route::Quit,
+        // What clients say when they connect, or to stay connected: of the connection it tells and changes nothing.
+        "ping" | "echo" | "info" | "client|help" => Route::Shared,
+        _ if name == "command" || name.starts_with("command|") => Route::Shared,
+        // It makes the connection one with a debugger.
+        "script|debug" => Route::Pinned,
+        _ if ["admin", "module", "@admin", "@dangerous", "@connection", "@transaction"]
+            .iter()
+            .any(|flag| has(flag)) =>
+        {
+            Route::Pinned
+        }
+        _ if has("@pubsub") && has("noscript") => Route::Pinned,
+        // They take the word BLOCK.
+        "xread" | "xreadgroup" => Route::Shared,
+        _ if has("blocking") => Route::Own(Effect::Nothing),
+        // They are for a server that is held up by a script, and must not wait behind it.
+        _ if has("allow_busy") => Route::Own(Effect::Nothing),
+        _ => Route::Shared,
+    }
+}
+
+fn of(name: &str) -> Route {
+    route(name.split('|').map(str::as_bytes))
+}
+
+#[test]
+fn every_command_of_the_server_goes_the_way_its_flags_demand() {
+    let server = Server::start();
+    let mut commands = Flags::new();
+    collect(server.ask("COMMAND\r\n").items(), &mut commands);
+    assert!(commands.len() > 300, "a server tells of all its commands");
+    let wrong: Vec<_> = commands
+        .iter()
+        .map(|(name, flags)| (name, demanded(name, flags)))
+        .filter(|(name, demanded)| of(name) != *demanded)
+        .map(|(name, demanded)| format!("(\"{name}\", Route::{demanded:?}), and not {:?}\n", of(name)))
+        .collect();
+    assert!(wrong.is_empty(), "src/multiplex/commands.rs must have\n{}", wrong.concat());
+}
+
+#[test]
+fn the_table_is_in_order_and_names_each_command_once() {
+    let names: Vec<_> = names().collect();
+    assert!(names.is_sorted_by(|a, b| a < b));
+    assert!(names.iter().all(|name| name.to_ascii_lowercase() == **name));
+}
+
+#[test]
+fn names_are_found_in_any_case_and_only_whole() {
+    assert_eq!(of("GeT"), Route::Shared);
+    assert_eq!(of("client|SETINFO|lib-name|x"), Route::Own(Effect::SetInfo));
+    assert_eq!(of("ge"), Route::Pinned);
+    assert_eq!(of("gett"), Route::Pinned);
+    assert_eq!(of("client"), Route::Pinned);
+    assert_eq!(of("client|"), Route::Pinned);
+    assert_eq!(of(""), Route::Pinned);
+    assert_eq!(of("ft.search"), Route::Pinned);
+    assert_eq!(of("get|set"), Route::Shared);
+    assert_eq!(of(&"a".repeat(100)), Route::Pinned);
+    // No server takes this for a subcommand.
+    assert_eq!(route([b"client|setname".as_slice()].into_iter()), Route::Pinned);
+}
+
+#[test]
+fn a_stream_is_read_over_a_shared_connection_unless_it_may_block() {
+    assert_eq!(of("xread|count|1|streams|s|0"), Route::Shared);
+    assert_eq!(of("xread|block|0|streams|s|$"), Route::Own(Effect::Nothing));
+    assert_eq!(of("xreadgroup|group|streams|c|Block|0|streams|s|>"), Route::Own(Effect::Nothing));
+}
+
+#[test]
+fn arguments_are_those_that_were_sent() {
+    let request = b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\n\r\n*1\r\n";
+    let found: Vec<_> = arguments(request, Form::Array(3)).collect();
+    assert_eq!(found, [b"SET".as_slice(), b"", b"\r\n*1"]);
+    let found: Vec<_> = arguments(b"  SET\ta  b\r\n", Form::Inline).collect();
+    assert_eq!(found, [b"SET".as_slice(), b"a", b"b"]);
+    assert_eq!(arguments(b"\r\n", Form::Inline).next(), None);
+    assert!(is_plain_line(b"SET a b\r\n") && !is_plain_line(b"SET a \"b c\"\r\n") && !is_plain_line(b"SET a\0 b\n"));
+}
