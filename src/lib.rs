@@ -39,6 +39,7 @@
 //! | 1 | [`wire`] | the few forms of RESP that are ours to read and write: commands and replies |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
+//! | 1 | [`wire`] | where requests and replies of RESP end |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
 //! | 2 | [`sources`] | how many connections each source has open |
 //! | 2 | [`load`] | how much a shard has to do, as it publishes it |
@@ -47,6 +48,7 @@
 //! | 2 | [`events`] | what the data plane tells the control plane |
 //! | 2 | [`session::coalescer`], [`session::queue`] | which small writes leave together; the bytes one side has still to send |
 //! | 3 | [`session`] | one client and its server, as a state machine without io |
+//! | 3 | [`multiplex`] | many clients over few connections, as a state machine without io; no listener uses it yet |
 //! | 4 | [`shard`] | the event loop, the session table: the only place that knows sessions and io |
 //! | 4 | [`dispatcher`] | accept, admission, placement, the pending list, drain |
 //! | 5 | [`config`] | the file, checked; valid by construction |
@@ -124,7 +126,7 @@
 //! - Nothing a peer sends panics: a peer's fault is a value that ends in a
 //!   [`CloseReason`](session::close::CloseReason).
 //!
-//! What is deliberately absent: a parser of commands on the data path, an async runtime under the shards, locks and
+//! What is deliberately absent: a parser of commands on the data path of sessions, an async runtime under the shards, locks and
 //! globals on the data path, 0-RTT (requests of Redis are not safe to replay), kernel TLS.
 //!
 //! # Lexicon

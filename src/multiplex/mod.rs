@@ -1,4 +1,371 @@
-//! Many clients over few connections.
+//! Many clients over few connections: a sans-IO state machine. Bytes in, bytes out, the time as an argument.
+//!
+//! Requests that neither read nor change the state of their connection go over connections that all clients of a class
+//! share: same user, same protocol, same database. What many clients say in one turn leaves as one write, and the server
+//! reads, runs and answers it in one batch. Whatever else a client says gets a connection of its own, for as long as
+//! the connection's state matters.
+//!
+//! ```text
+//!   client ──► cut into requests ──► route ──┬──► shared connection of its class ──► server
+//!                                            └──► connection of its own ───────────►
+//!   client ◄── whose is the next reply? ◄── cut into replies ◄───────────────────────
+//! ```
+//!
+//! The caller's duties are those of a [`Session`](crate::session::Session)'s caller: after any `handle_*` drain
+//! [`Multiplexer::poll`] at the end of the batch, bring every buffer of a send back, ask what is wanted to be received,
+//! and call [`Multiplexer::handle_timeout`] when [`Multiplexer::deadline`] has come. Names of clients and connections
+//! that are gone may be used: nothing happens.
+//!
+//! Invariants:
+//! - A client gets the replies to its own requests, in their order, and nothing else.
+//! - No request is said twice, whatever happens to the connection it was said on.
+//! - No command runs with the rights of a user that its client has not proven to be, to a server.
+//! - On a shared connection nothing of one client's state is left between two requests.
+//! - Switching waits until nothing is owed over the connection that is left.
+//! - A reply that answers nothing, that is not RESP, or an unexpected push ends the connection, and every client that
+//!   had something under way on it: from there on nobody can tell whose a reply is.
+//!
+//! Read `tests/multiplex/examples.rs` first.
 
+mod client;
 mod commands;
+mod connections;
+mod link;
+mod outbox;
+mod reason;
+mod replies;
+mod requests;
 pub mod route;
+mod slots;
+mod standing;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+pub use self::link::Broken;
+pub use self::reason::Reason;
+pub use self::slots::Id;
+
+use self::client::Client;
+use self::link::{Link, Role};
+use self::slots::Slots;
+use self::standing::ClassKey;
+use crate::io::Errno;
+use crate::pool::SendBuf;
+use crate::session::Turn;
+use crate::session::coalescer::Threshold;
+use crate::time::Time;
+
+/// What bounds a multiplexer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The coalescer's threshold, of either side.
+    pub coalesce: Threshold,
+    /// No more of a client's requests are served while so many bytes wait to be sent to it, or to the server.
+    pub send_buffer_bytes: usize,
+    /// Most bytes of a request, or of a reply, over a shared connection; a client with larger ones gets its own.
+    pub bytes_max: usize,
+    /// Most requests of one client that are under way at a time.
+    pub client_requests_max: u32,
+    /// Most requests that are under way on one shared connection at a time.
+    pub connection_requests_max: u32,
+    /// Most shared connections of a class.
+    pub class_connections_max: usize,
+    /// Most classes; clients of another one have connections of their own.
+    pub classes_max: usize,
+    /// Most connections that are kept for whoever needs one next.
+    pub idle_connections_max: usize,
+    /// How long an attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// How long others wait for a client that does not read what it has asked for.
+    pub slow_client_timeout: Duration,
+}
+
+/// What a multiplexer asks its shard to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Connect to the server; answer with [`Multiplexer::handle_connected`] or [`Multiplexer::handle_link_end`].
+    Dial(Id),
+    /// Send these bytes over this connection.
+    SendToServer(Id, SendBuf),
+    /// Send FIN over this connection.
+    EndToServer(Id),
+    /// Close this connection, or give up the attempt to make it.
+    CloseLink(Id),
+    /// Send these bytes to this client.
+    SendToClient(Id, SendBuf),
+    /// Close this client in good order: it has been sent everything.
+    CloseClient(Id, Reason),
+    /// Cut this client off: it misses something.
+    CutClient(Id, Reason),
+}
+
+/// What must be looked at before the turn is over.
+#[derive(Debug, Default)]
+struct Due {
+    clients: Vec<Id>,
+    links: Vec<Id>,
+    /// Clients whose requests may go on.
+    work: VecDeque<Id>,
+    /// What has a deadline, or had one.
+    timed: Vec<Timed>,
+    /// When so many are there, those whose deadline is no more are dropped.
+    timed_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timed {
+    Link(Id),
+    Client(Id),
+}
+
+impl Due {
+    fn touch_client(&mut self, id: Id, client: &mut Client) {
+        if !std::mem::replace(&mut client.is_touched, true) {
+            self.clients.push(id);
+        }
+    }
+
+    fn touch_link(&mut self, id: Id, link: &mut Link) {
+        if !std::mem::replace(&mut link.is_touched, true) {
+            self.links.push(id);
+        }
+    }
+
+    fn work(&mut self, id: Id, client: &mut Client) {
+        if !std::mem::replace(&mut client.is_queued, true) {
+            self.work.push_back(id);
+        }
+    }
+}
+
+/// Clients that may share connections.
+#[derive(Debug)]
+struct Class {
+    key: ClassKey,
+    links: Vec<Id>,
+    clients: usize,
+    /// The server does nothing for clients that have not logged in: there is nothing to share.
+    needs_login: bool,
+}
+
+/// Clients and connections to one server.
+#[derive(Debug)]
+pub struct Multiplexer {
+    options: Options,
+    clients: Slots<Client>,
+    links: Slots<Link>,
+    classes: Slots<Class>,
+    class_ids: Vec<Id>,
+    idle: Vec<Id>,
+    due: Due,
+    /// Connections to make and to close.
+    orders: VecDeque<Output>,
+    /// The client that has come to the head of a line.
+    served_next: Option<Id>,
+}
+
+impl Multiplexer {
+    /// One without clients and connections.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            clients: Slots::new(),
+            links: Slots::new(),
+            classes: Slots::new(),
+            class_ids: Vec::new(),
+            idle: Vec::new(),
+            due: Due::default(),
+            orders: VecDeque::new(),
+            served_next: None,
+        }
+    }
+
+    /// A client has come and can be spoken to.
+    pub fn accept(&mut self) -> Id {
+        self.clients.insert(Client::new(&self.options))
+    }
+
+    /// Takes bytes that a client has said.
+    pub fn handle_client_received(&mut self, id: Id, bytes: &[u8], turn: &mut Turn<'_>) {
+        let Some(client) = self.clients.at_mut(id) else { return };
+        if client.end.is_some() || client.has_ended {
+            return;
+        }
+        if client.carry.is_some() {
+            client.keep(bytes, turn);
+            self.serve_carry(id, turn);
+        } else {
+            let served = self.serve(id, bytes, turn);
+            if let Some(client) = self.clients.at_mut(id).filter(|client| client.end.is_none()) {
+                client.keep(&bytes[served..], turn);
+            }
+        }
+        self.work(turn);
+    }
+
+    /// A client has ended in good order, or failed.
+    pub fn handle_client_end(&mut self, id: Id, error: Option<Errno>, turn: &mut Turn<'_>) {
+        let Some(client) = self.clients.at_mut(id) else { return };
+        client.has_ended = true;
+        if error.is_some() {
+            self.cut(id, Reason::ClientLeft, turn);
+        } else {
+            self.end_if_done(id, turn);
+        }
+        self.work(turn);
+    }
+
+    /// Takes back a buffer that was sent to a client, and how much of it went.
+    pub fn handle_client_sent(&mut self, id: Id, buffer: SendBuf, sent: Result<usize, Errno>, turn: &mut Turn<'_>) {
+        let Some(client) = self.clients.at_mut(id) else { return turn.pool.give(buffer) };
+        let Ok(sent) = sent else {
+            client.out.sent(buffer, 0, turn);
+            self.cut(id, Reason::ClientLeft, turn);
+            return self.work(turn);
+        };
+        client.out.sent(buffer, sent, turn);
+        let weight = client.out.weight();
+        self.due.touch_client(id, client);
+        if client.is_blocked && weight < self.options.send_buffer_bytes {
+            self.due.work(id, client);
+        }
+        if weight <= self.options.bytes_max / 2
+            && let Some(link) = client.stalls.take()
+        {
+            self.go_on(link);
+        }
+        self.work(turn);
+    }
+
+    /// Whether bytes from this client are welcome.
+    #[must_use]
+    pub fn wants_client(&self, id: Id) -> bool {
+        self.clients.at(id).is_some_and(|client| !client.has_ended && (client.end.is_some() || !client.is_blocked))
+    }
+
+    /// Whether bytes from this connection are welcome.
+    #[must_use]
+    pub fn wants_link(&self, id: Id) -> bool {
+        let Some(link) = self.links.at(id).filter(|link| link.is_connected) else { return false };
+        match link.role {
+            Role::Own(client) | Role::Raw(client) => {
+                self.clients.at(client).is_none_or(|client| client.out.weight() < self.options.send_buffer_bytes)
+            }
+            Role::Shared(_) | Role::Idle | Role::Resetting => link.stalled_by.is_none(),
+        }
+    }
+
+    /// When [`Multiplexer::handle_timeout`] is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.due.timed.iter().filter_map(|&timed| self.deadline_of(timed)).min()
+    }
+
+    fn deadline_of(&self, timed: Timed) -> Option<Time> {
+        match timed {
+            Timed::Link(id) => self.links.at(id)?.deadline,
+            Timed::Client(id) => self.clients.at(id)?.deadline,
+        }
+    }
+
+    /// Ends what has taken too long.
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        let timed = std::mem::take(&mut self.due.timed);
+        for timed in timed {
+            match self.deadline_of(timed) {
+                None => {}
+                Some(deadline) if deadline > turn.now => self.due.timed.push(timed),
+                Some(_) => match timed {
+                    Timed::Link(id) => self.end_patience(id, turn),
+                    Timed::Client(id) => self.cut(id, Reason::SlowClient, turn),
+                },
+            }
+        }
+        self.work(turn);
+    }
+
+    /// Nobody holds up this connection any more.
+    fn go_on(&mut self, id: Id) {
+        if let Some(link) = self.links.at_mut(id) {
+            (link.stalled_by, link.deadline) = (None, None);
+        }
+    }
+
+    fn end_patience(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(link) = self.links.at_mut(id) else { return };
+        link.deadline = None;
+        match link.stalled_by.take() {
+            Some(client) => self.cut(client, Reason::SlowClient, turn),
+            None => self.lose(id, connections::Loss::Unreachable("the server did not answer in time"), turn),
+        }
+    }
+
+    /// The next thing to do. Call until `None`, at the end of a batch.
+    pub fn poll(&mut self, turn: &mut Turn<'_>) -> Option<Output> {
+        if let Some(order) = self.orders.pop_front() {
+            return Some(order);
+        }
+        while let Some(&id) = self.due.links.last() {
+            if let Some(output) = self.poll_link(id, turn) {
+                return Some(output);
+            }
+            self.due.links.pop();
+        }
+        while let Some(&id) = self.due.clients.last() {
+            if let Some(output) = self.poll_client(id, turn) {
+                return Some(output);
+            }
+            self.due.clients.pop();
+        }
+        None
+    }
+
+    fn poll_link(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Output> {
+        let link = self.links.at_mut(id)?;
+        if !link.is_connected {
+            link.is_touched = false;
+            return None;
+        }
+        if let Some(buffer) = link.out.next(turn) {
+            return Some(Output::SendToServer(id, buffer));
+        }
+        link.is_touched = false;
+        let says_end = link.ends && link.out.is_empty() && !std::mem::replace(&mut link.has_ended, true);
+        says_end.then_some(Output::EndToServer(id))
+    }
+
+    fn poll_client(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Output> {
+        let client = self.clients.at_mut(id)?;
+        if let Some(buffer) = client.out.next(turn) {
+            return Some(Output::SendToClient(id, buffer));
+        }
+        client.is_touched = false;
+        let reason = client.end.filter(|_| client.out.is_empty())?;
+        self.forget(id, turn);
+        self.work(turn);
+        Some(match reason {
+            Reason::ReplyCut | Reason::ServerLost => Output::CutClient(id, reason),
+            Reason::ClientLeft
+            | Reason::Malformed(_)
+            | Reason::SlowClient
+            | Reason::ServerClosed
+            | Reason::Unreachable
+            | Reason::Refused
+            | Reason::ServerBroke(_) => Output::CloseClient(id, reason),
+        })
+    }
+
+    /// How many clients there are.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// How many connections there are, and attempts to make one.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+}

@@ -59,6 +59,24 @@ pub enum Effect {
     Asking,
 }
 
+impl Effect {
+    /// Whether its reply decides where the client stands.
+    #[must_use]
+    pub const fn changes_standing(self) -> bool {
+        match self {
+            Self::Auth
+            | Self::Hello
+            | Self::Select
+            | Self::SetName
+            | Self::SetInfo
+            | Self::ReadOnly
+            | Self::ReadWrite
+            | Self::Reset => true,
+            Self::Nothing | Self::Multi | Self::EndMulti | Self::Watch | Self::Unwatch | Self::Asking => false,
+        }
+    }
+}
+
 /// Most bytes of a name in the table, its subcommand included.
 const NAME_BYTES_MAX: usize = 32;
 

@@ -1,0 +1,238 @@
+//! One client: where it stands, where its requests go, what it has still to be sent.
+
+use std::collections::VecDeque;
+
+use super::outbox::Outbox;
+use super::reason::Reason;
+use super::route::Effect;
+use super::slots::Id;
+use super::standing::{Change, Standing};
+use super::{Due, Options};
+use crate::pool::SendBuf;
+use crate::session::Turn;
+use crate::time::Time;
+use crate::wire::frame::{Kind, Malformed, Request, RequestFramer};
+
+/// Where a client's requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nowhere yet; nothing is owed to it.
+    Nowhere,
+    /// Over this shared connection, as long as it is owed a reply.
+    Shared(Id),
+    /// Over this connection of its own.
+    Own(Id),
+}
+
+/// Whether a WAIT may be said on the client's own connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offset {
+    Unknown,
+    /// The server has been asked to move it.
+    Asked,
+    Moved,
+    Refused,
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) standing: Standing,
+    pub(super) place: Place,
+    /// The class it counts in.
+    pub(super) class: Option<Id>,
+    pub(super) out: Outbox,
+    framer: RequestFramer,
+    /// Bytes at the beginning of what it has said that belong to a request which goes on.
+    scanned: usize,
+    /// The complete request at the beginning of what it has said.
+    next: Option<Request>,
+    /// What it has said and could not be served.
+    pub(super) carry: Option<SendBuf>,
+    pub(super) replies_owed: u32,
+    /// What its requests for changes ask for, in their order.
+    pub(super) changes: VecDeque<Change>,
+    pub(super) in_multi: bool,
+    pub(super) watches: bool,
+    pub(super) asks: bool,
+    pub(super) offset: Offset,
+    /// It needs a connection of its own for life.
+    pub(super) is_pinned: bool,
+    /// It has had a reply that is too large for sharing, and needs one, too.
+    pub(super) is_bulk: bool,
+    /// Every byte is passed on unread.
+    pub(super) is_raw: bool,
+    /// What it has said waits for something other than more of it.
+    pub(super) is_blocked: bool,
+    /// It stands in the line of a shared connection.
+    pub(super) waits: bool,
+    /// The error that its next request is answered with.
+    pub(super) refusal: Option<Box<str>>,
+    /// The connection on which others wait behind what it does not read.
+    pub(super) stalls: Option<Id>,
+    /// It says nothing more.
+    pub(super) has_ended: bool,
+    /// It is to be closed when it has been sent everything.
+    pub(super) end: Option<Reason>,
+    /// By when it must have taken its last words.
+    pub(super) deadline: Option<Time>,
+    pub(super) is_touched: bool,
+    pub(super) is_queued: bool,
+}
+
+/// What a client has said, as far as it can be cut.
+#[derive(Debug)]
+pub(super) enum Said {
+    Request(Request),
+    Incomplete,
+    Malformed(Malformed),
+}
+
+impl Client {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            standing: Standing::default(),
+            place: Place::Nowhere,
+            class: None,
+            out: Outbox::new(options.coalesce),
+            framer: RequestFramer::new(),
+            scanned: 0,
+            next: None,
+            carry: None,
+            replies_owed: 0,
+            changes: VecDeque::new(),
+            in_multi: false,
+            watches: false,
+            asks: false,
+            offset: Offset::Unknown,
+            is_pinned: false,
+            is_bulk: false,
+            is_raw: false,
+            is_blocked: false,
+            waits: false,
+            refusal: None,
+            stalls: None,
+            has_ended: false,
+            end: None,
+            deadline: None,
+            is_touched: false,
+            is_queued: false,
+        }
+    }
+
+    /// The request at the beginning of `said`.
+    pub(super) fn cut(&mut self, said: &[u8]) -> Said {
+        if let Some(request) = self.next {
+            return Said::Request(request);
+        }
+        match self.framer.advance(&said[self.scanned..]) {
+            Ok(Some(request)) => {
+                let request = Request { end: self.scanned + request.end, ..request };
+                self.scanned = 0;
+                self.next = Some(request);
+                Said::Request(request)
+            }
+            Ok(None) => {
+                self.scanned = said.len();
+                Said::Incomplete
+            }
+            Err(malformed) => Said::Malformed(malformed),
+        }
+    }
+
+    /// The request at the beginning is served.
+    pub(super) const fn cut_off(&mut self) {
+        self.next = None;
+    }
+
+    /// Bytes that the request which goes on has at least.
+    pub(super) fn incomplete_bytes(&self) -> usize {
+        self.scanned.saturating_add(usize::try_from(self.framer.missing()).unwrap_or(usize::MAX))
+    }
+
+    /// Keeps what could not be served.
+    pub(super) fn keep(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let carry = self.carry.get_or_insert_with(|| turn.pool.take(bytes.len()));
+        // At least doubled, so that a request in many pieces is not moved at each of them.
+        if carry.room() < bytes.len() {
+            turn.pool.grow(carry, bytes.len().max(carry.len()));
+        }
+        carry.append(bytes);
+    }
+
+    /// Whether its own connection stands where the client does, and nothing on it is under way.
+    pub(super) const fn is_quiet(&self) -> bool {
+        self.replies_owed == 0 && !self.in_multi && !self.watches && !self.asks && !self.is_raw
+    }
+
+    /// The reply to a request over its own connection has come.
+    pub(super) fn answered(&mut self, effect: Effect, kind: Kind, head: &[u8]) {
+        match effect {
+            Effect::Multi => self.in_multi |= kind == Kind::Status,
+            // Without MULTI they are errors, and the keys stay watched. Of the errors of a transaction this one ends it.
+            Effect::EndMulti if self.in_multi && (kind != Kind::Error || head.starts_with(b"-EXECABORT")) => {
+                (self.in_multi, self.watches) = (false, false);
+            }
+            Effect::Watch => self.watches |= kind == Kind::Status,
+            Effect::Unwatch => self.watches &= kind != Kind::Status || self.in_multi,
+            Effect::EndMulti | Effect::Asking | Effect::Nothing => {}
+            Effect::Auth
+            | Effect::Hello
+            | Effect::Select
+            | Effect::SetName
+            | Effect::SetInfo
+            | Effect::ReadOnly
+            | Effect::ReadWrite
+            | Effect::Reset => self.change_answered(kind, head),
+        }
+    }
+
+    fn change_answered(&mut self, kind: Kind, head: &[u8]) {
+        let Some(change) = self.changes.pop_front() else { return };
+        // In a transaction nothing is changed before its end, which tells of all its commands at once.
+        self.is_pinned |= head.starts_with(b"+QUEUED");
+        if !change.is_made(kind, head) {
+            return;
+        }
+        match change {
+            Change::Unknown => self.is_pinned = true,
+            Change::Reset => (self.in_multi, self.watches, self.asks) = (false, false, false),
+            Change::Login(_)
+            | Change::Hello { .. }
+            | Change::Database(_)
+            | Change::Name(_)
+            | Change::LibraryName(_)
+            | Change::LibraryVersion(_)
+            | Change::ReadsReplicas(_)
+            | Change::Nothing => {}
+        }
+        self.standing.make(change);
+    }
+
+    /// An error of the proxy's, so many times.
+    pub(super) fn say_error(&mut self, error: &str, times: u32, turn: &mut Turn<'_>) {
+        for _ in 0..times {
+            self.out.push(b"-ERR ", turn);
+            self.out.push(error.as_bytes(), turn);
+            self.out.push(b"\r\n", turn);
+        }
+    }
+
+    /// It is to be closed, once it has been sent what is there.
+    pub(super) fn finish(&mut self, id: Id, reason: Reason, options: &Options, due: &mut Due, turn: &mut Turn<'_>) {
+        if self.end.is_none() {
+            self.end = Some(reason);
+            self.deadline = Some(turn.now + options.slow_client_timeout);
+            due.timed.push(super::Timed::Client(id));
+        }
+        self.replies_owed = 0;
+        if let Some(carry) = self.carry.take() {
+            turn.pool.give(carry);
+        }
+        due.touch_client(id, self);
+        due.work(id, self);
+    }
+}

@@ -1,0 +1,322 @@
+//! Connections: made, shared, lent to one client, given back, lost.
+
+use super::client::{Client, Place};
+use super::link::{Broken, Link, Role, To};
+use super::slots::Id;
+use super::{Class, Multiplexer, Output, Reason, Timed};
+use crate::session::Turn;
+
+/// A further shared connection of a class is made when each of them has this many replies owed.
+const SPREAD_REPLIES: u32 = 64;
+
+/// How a connection was lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Loss<'a> {
+    /// It could not be made.
+    Unreachable(&'a str),
+    /// The server refused what must be said first.
+    Refused(&'a str),
+    /// The server ended it.
+    Ended,
+    /// It failed.
+    Failed,
+    Broken(Broken),
+}
+
+/// What a connection of a client's own was being used for when it was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// The client waits for it.
+    Wanted,
+    Requests,
+    None,
+}
+
+impl Loss<'_> {
+    /// What clients are told.
+    fn in_words(self) -> String {
+        match self {
+            Self::Unreachable(why) => format!("the server cannot be reached: {why}"),
+            Self::Refused(said) => format!("the server refused the connection: {said}"),
+            Self::Ended => "the server has closed the connection; whether the command ran is unknown".to_owned(),
+            Self::Failed => "the connection to the server is lost; whether the command ran is unknown".to_owned(),
+            Self::Broken(broken) => format!("{}; whether the command ran is unknown", broken.in_words()),
+        }
+    }
+
+    const fn reason(self) -> Reason {
+        match self {
+            Self::Unreachable(_) => Reason::Unreachable,
+            Self::Refused(_) => Reason::Refused,
+            Self::Ended => Reason::ServerClosed,
+            Self::Failed => Reason::ServerLost,
+            Self::Broken(broken) => Reason::ServerBroke(broken),
+        }
+    }
+}
+
+impl Multiplexer {
+    /// A connection as a fresh one: one that is kept, or a new one.
+    fn take_link(&mut self, role: Role, turn: &Turn<'_>) -> Id {
+        while let Some(id) = self.idle.pop() {
+            if let Some(link) = self.links.at_mut(id) {
+                link.role = role;
+                link.was_idle = true;
+                return id;
+            }
+        }
+        let id = self.links.insert(Link::new(role, &self.options, turn.now + self.options.connect_timeout));
+        self.due.timed.push(Timed::Link(id));
+        self.orders.push_back(Output::Dial(id));
+        id
+    }
+
+    /// The connection of the client's own, made if there is none yet. `None` while it is owed replies over another.
+    pub(super) fn own_link(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Id> {
+        let client = self.clients.at(id)?;
+        match client.place {
+            Place::Own(link) => return Some(link),
+            Place::Shared(_) if client.replies_owed > 0 => return None,
+            Place::Shared(_) | Place::Nowhere => {}
+        }
+        let link_id = self.take_link(Role::Own(id), turn);
+        let (client, link) = (self.clients.at_mut(id)?, self.links.at_mut(link_id)?);
+        client.place = Place::Own(link_id);
+        link.say(&client.standing.for_one(), turn);
+        self.due.touch_link(link_id, link);
+        Some(link_id)
+    }
+
+    /// Gives the client's own connection back, on which nothing is under way.
+    pub(super) fn leave_own(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(client) = self.clients.at_mut(id) else { return };
+        let Place::Own(link_id) = std::mem::replace(&mut client.place, Place::Nowhere) else { return };
+        let Some(link) = self.links.at_mut(link_id) else { return };
+        link.role = Role::Resetting;
+        link.say(&client.standing.reset(), turn);
+        self.due.touch_link(link_id, link);
+    }
+
+    /// The shared connection for this client's next request. `None`: there is none for where it stands.
+    pub(super) fn shared_link(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Id> {
+        let client = self.clients.at(id)?;
+        if let Place::Shared(link) = client.place
+            && client.replies_owed > 0
+        {
+            return Some(link);
+        }
+        let class_id = self.class_of(id, turn)?;
+        let class = self.classes.at(class_id)?;
+        if class.needs_login {
+            return None;
+        }
+        let owed = |link: &Id| self.links.at(*link).map_or(u32::MAX, |link| link.replies_owed);
+        let least = class.links.iter().copied().min_by_key(owed);
+        let spreads = least
+            .is_none_or(|link| owed(&link) >= SPREAD_REPLIES && class.links.len() < self.options.class_connections_max);
+        if !spreads {
+            return least;
+        }
+        let link_id = self.take_link(Role::Shared(class_id), turn);
+        let (client, link) = (self.clients.at(id)?, self.links.at_mut(link_id)?);
+        link.say(&client.standing.for_sharing(), turn);
+        self.due.touch_link(link_id, link);
+        self.classes.at_mut(class_id)?.links.push(link_id);
+        Some(least.unwrap_or(link_id))
+    }
+
+    /// Whether there are connections to share for where the client stands.
+    pub(super) fn may_share(&mut self, id: Id, turn: &mut Turn<'_>) -> bool {
+        let class = self.class_of(id, turn);
+        class.and_then(|class| self.classes.at(class)).is_some_and(|class| !class.needs_login)
+    }
+
+    /// The class of where the client stands. `None` when there would be too many.
+    fn class_of(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Id> {
+        let client = self.clients.at(id)?;
+        if let Some(class) = client.class
+            && self.classes.at(class).is_some_and(|class| client.standing.is_of(&class.key))
+        {
+            return Some(class);
+        }
+        self.leave_class(id, turn);
+        let client = self.clients.at_mut(id)?;
+        let found = self
+            .class_ids
+            .iter()
+            .copied()
+            .find(|&class| self.classes.at(class).is_some_and(|class| client.standing.is_of(&class.key)));
+        let class_id = match found {
+            Some(class) => class,
+            None if self.class_ids.len() >= self.options.classes_max => return None,
+            None => {
+                let key = client.standing.class();
+                let class = self.classes.insert(Class { key, links: Vec::new(), clients: 0, needs_login: false });
+                self.class_ids.push(class);
+                class
+            }
+        };
+        client.class = Some(class_id);
+        self.classes.at_mut(class_id)?.clients += 1;
+        Some(class_id)
+    }
+
+    /// The client no longer counts in its class, which ends with its last client.
+    pub(super) fn leave_class(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(class_id) = self.clients.at_mut(id).and_then(|client| client.class.take()) else { return };
+        self.uncount(class_id, turn);
+    }
+
+    fn uncount(&mut self, class_id: Id, turn: &mut Turn<'_>) {
+        let Some(class) = self.classes.at_mut(class_id) else { return };
+        class.clients -= 1;
+        if class.clients > 0 {
+            return;
+        }
+        self.class_ids.retain(|&id| id != class_id);
+        let Some(class) = self.classes.remove(class_id) else { return };
+        for link_id in class.links {
+            let Some(link) = self.links.at_mut(link_id) else { continue };
+            if link.is_ready() {
+                // Replies to clients that are gone come first, and are dropped.
+                link.role = Role::Resetting;
+                link.say(&super::standing::Standing::default().reset(), turn);
+                self.due.touch_link(link_id, link);
+            } else {
+                self.close(link_id, turn);
+            }
+        }
+    }
+
+    /// Closes a connection from which nobody expects anything but those who wait for it.
+    pub(super) fn close(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(mut link) = self.remove(id, turn) else { return };
+        for waiting in link.waiting.drain(..) {
+            let Some(client) = self.clients.at_mut(waiting) else { continue };
+            client.waits = false;
+            self.due.work(waiting, client);
+        }
+    }
+
+    /// Takes a connection out.
+    fn remove(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Link> {
+        let mut link = self.links.remove(id)?;
+        link.out.discard(turn);
+        self.orders.push_back(Output::CloseLink(id));
+        if let Role::Shared(class) = link.role
+            && let Some(class) = self.classes.at_mut(class)
+        {
+            class.links.retain(|&shared| shared != id);
+        }
+        self.idle.retain(|&idle| idle != id);
+        Some(link)
+    }
+
+    /// A connection is gone, and with it what is owed over it.
+    pub(super) fn lose(&mut self, id: Id, loss: Loss<'_>, turn: &mut Turn<'_>) {
+        let Some(mut link) = self.remove(id, turn) else { return };
+        let words = loss.in_words();
+        let is_refused = matches!(loss, Loss::Refused(_));
+        let lost = match (link.is_ready() && !is_refused, link.owed.is_empty()) {
+            (false, _) => Use::Wanted,
+            (true, false) => Use::Requests,
+            (true, true) => Use::None,
+        };
+        let mut is_cut = link.passed_bytes > 0;
+        for owed in link.owed.drain(..) {
+            let is_first_cut = std::mem::take(&mut is_cut);
+            let To::Client(owner, _) = owed.to else { continue };
+            let Some(client) = self.clients.at_mut(owner).filter(|client| client.end.is_none()) else { continue };
+            if is_first_cut {
+                client.finish(owner, Reason::ReplyCut, &self.options, &mut self.due, turn);
+                continue;
+            }
+            client.say_error(&words, owed.replies, turn);
+            client.replies_owed -= owed.replies;
+            self.due.touch_client(owner, client);
+            self.due.work(owner, client);
+            if matches!(loss, Loss::Broken(_)) {
+                client.finish(owner, loss.reason(), &self.options, &mut self.due, turn);
+            }
+        }
+        let goes_on = (link.is_ready() || link.was_idle) && !is_refused;
+        for waiting in link.waiting.drain(..) {
+            let Some(client) = self.clients.at_mut(waiting) else { continue };
+            client.waits = false;
+            if !goes_on {
+                client.refusal = Some(words.as_str().into());
+            }
+            self.due.work(waiting, client);
+        }
+        if let Role::Own(owner) | Role::Raw(owner) = link.role {
+            self.lose_own(owner, loss, lost, &words, turn);
+        }
+    }
+
+    /// With a connection of a client's own the state is lost that it had beyond where the client stands.
+    fn lose_own(&mut self, id: Id, loss: Loss<'_>, lost: Use, words: &str, turn: &mut Turn<'_>) {
+        let Some(client) = self.clients.at_mut(id) else { return };
+        client.place = Place::Nowhere;
+        if client.end.is_none() {
+            match lost {
+                Use::None if client.is_quiet() => return self.due.work(id, client),
+                Use::None | Use::Requests => {}
+                // What it was wanted for has not been said.
+                Use::Wanted => client.say_error(words, 1, turn),
+            }
+        }
+        let reason = if client.has_ended { Reason::ClientLeft } else { loss.reason() };
+        client.finish(id, reason, &self.options, &mut self.due, turn);
+    }
+
+    /// A client that is to be closed asks for nothing more: what it occupies is given back.
+    pub(super) fn leave(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(client) = self.clients.at_mut(id) else { return };
+        let place = std::mem::replace(&mut client.place, Place::Nowhere);
+        client.replies_owed = 0;
+        if let Some(link) = client.stalls.take() {
+            self.go_on(link);
+        }
+        self.give_back(place, id, turn);
+        self.leave_class(id, turn);
+    }
+
+    /// What a client that goes leaves at the place where its requests went.
+    fn give_back(&mut self, place: Place, id: Id, turn: &mut Turn<'_>) {
+        match place {
+            Place::Nowhere | Place::Shared(_) => {}
+            Place::Own(link_id) => {
+                let Some(link) = self.links.at_mut(link_id) else { return };
+                let is_done = link.is_ready() && link.owed.is_empty() && !link.ends;
+                let reset = self.clients.at(id).filter(|client| is_done && client.is_quiet());
+                match reset.map(|client| client.standing.reset()) {
+                    Some(script) => {
+                        link.role = Role::Resetting;
+                        link.say(&script, turn);
+                        self.due.touch_link(link_id, link);
+                    }
+                    None => self.close(link_id, turn),
+                }
+            }
+        }
+    }
+
+    /// Cuts a client off.
+    pub(super) fn cut(&mut self, id: Id, reason: Reason, turn: &mut Turn<'_>) {
+        let reason = self.clients.at(id).and_then(|client| client.end).unwrap_or(reason);
+        if self.clients.at(id).is_some() {
+            self.forget(id, turn);
+            self.orders.push_back(Output::CutClient(id, reason));
+        }
+    }
+
+    /// Takes a client out. What is owed to it is read and dropped.
+    pub(super) fn forget(&mut self, id: Id, turn: &mut Turn<'_>) {
+        self.leave(id, turn);
+        let Some(Client { mut out, carry, .. }) = self.clients.remove(id) else { return };
+        out.discard(turn);
+        if let Some(carry) = carry {
+            turn.pool.give(carry);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! One connection to a server: what is owed by it, to whom, in which order.
+//!
+//! Replies come in the order of the requests, so a queue of who asked is all that tells whose a reply is. Nothing of a
+//! request is kept: it is never said a second time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::client::Client;
+use super::outbox::Outbox;
+use super::route::Effect;
+use super::slots::{Id, Slots};
+use super::standing::{Script, Step};
+use super::{Due, Options};
+use crate::session::Turn;
+use crate::time::Time;
+use crate::wire::frame::{Kind, Malformed, Reply, ReplyFramer};
+
+/// Bytes kept of the beginning of a reply that is looked at.
+const HEAD_BYTES_MAX: usize = 128;
+
+/// Whom a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Nobody; it is as a fresh one.
+    Idle,
+    /// Nobody; it is becoming as a fresh one.
+    Resetting,
+    /// The clients of a class.
+    Shared(Id),
+    /// One client.
+    Own(Id),
+    /// One client, of which every byte is passed on unread.
+    Raw(Id),
+}
+
+/// Whose the next reply is, or the next replies are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum To {
+    Client(Id, Effect),
+    Setup(Step),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pub(super) to: To,
+    pub(super) replies: u32,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) role: Role,
+    pub(super) is_connected: bool,
+    /// It was made for somebody else, and may have gone stale since.
+    pub(super) was_idle: bool,
+    pub(super) out: Outbox,
+    pub(super) framer: ReplyFramer,
+    pub(super) owed: VecDeque<Owed>,
+    /// Replies in all that are owed.
+    pub(super) replies_owed: u32,
+    /// Answers to what was said on behalf of its clients that are still owed.
+    pub(super) setup_owed: u32,
+    /// The beginning of the reply that is being received, where it is looked at.
+    pub(super) head: Vec<u8>,
+    /// So many bytes of the reply that is being received have been passed on.
+    pub(super) passed_bytes: usize,
+    /// Clients that wait for it, in the order in which they came.
+    pub(super) waiting: VecDeque<Id>,
+    /// The client that does not read what this connection has for it, so that nothing more is received.
+    pub(super) stalled_by: Option<Id>,
+    /// How long it may go on not reading.
+    patience: Duration,
+    /// Most bytes of a reply, or of replies not yet sent to one client, that others behind it have to put up with.
+    bytes_max: usize,
+    /// When its attempt to connect, or the patience with a client, is over.
+    pub(super) deadline: Option<Time>,
+    /// Is to be told that nothing more comes.
+    pub(super) ends: bool,
+    pub(super) has_ended: bool,
+    pub(super) is_touched: bool,
+}
+
+/// What a server must not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// What it said is no reply.
+    Malformed(Malformed),
+    /// A reply without a request.
+    Unasked,
+    /// A push, which nobody on this connection has subscribed to.
+    Push,
+}
+
+impl Broken {
+    /// What it did, to complete a sentence.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "the server's reply is not RESP",
+            Self::Unasked => "the server replied to nothing",
+            Self::Push => "the server sent an unexpected push",
+        }
+    }
+}
+
+/// A reply to something that must be known of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    ToSetup(Step, Kind),
+    ToOwner(Id, Effect, Kind),
+}
+
+/// How far bytes from the server have been served.
+#[derive(Debug)]
+pub(super) enum Served {
+    All,
+    /// As far as this; the answer is in front of the rest, its beginning in [`Link::head`].
+    Until(usize, Answer),
+}
+
+impl Link {
+    pub(super) fn new(role: Role, options: &Options, deadline: Time) -> Self {
+        Self {
+            role,
+            is_connected: false,
+            was_idle: false,
+            out: Outbox::new(options.coalesce),
+            framer: ReplyFramer::new(),
+            owed: VecDeque::new(),
+            replies_owed: 0,
+            setup_owed: 0,
+            head: Vec::new(),
+            passed_bytes: 0,
+            waiting: VecDeque::new(),
+            stalled_by: None,
+            patience: options.slow_client_timeout,
+            bytes_max: options.bytes_max,
+            deadline: Some(deadline),
+            ends: false,
+            has_ended: false,
+            is_touched: false,
+        }
+    }
+
+    /// Whether clients' requests may be said to it.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.is_connected && self.setup_owed == 0
+    }
+
+    /// Says something on behalf of its clients.
+    pub(super) fn say(&mut self, script: &Script, turn: &mut Turn<'_>) {
+        for &step in &script.steps {
+            self.owe(To::Setup(step), 1);
+            self.setup_owed += 1;
+        }
+        if !script.bytes.is_empty() {
+            self.out.push(&script.bytes, turn);
+        }
+    }
+
+    /// So many replies, the next behind all that are owed, are somebody's.
+    pub(super) fn owe(&mut self, to: To, replies: u32) {
+        self.owed.push_back(Owed { to, replies });
+        self.replies_owed += replies;
+    }
+
+    /// Passes replies on to whom they are owed, up to one that must be known of.
+    pub(super) fn serve(
+        &mut self,
+        id: Id,
+        bytes: &[u8],
+        clients: &mut Slots<Client>,
+        due: &mut Due,
+        turn: &mut Turn<'_>,
+    ) -> Result<Served, Broken> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            if let (Role::Raw(owner), 0) = (self.role, self.setup_owed) {
+                pass(owner, rest, clients, due, turn);
+                return Ok(Served::All);
+            }
+            let front = *self.owed.front().ok_or(Broken::Unasked)?;
+            let framed = self.framer.advance(rest).map_err(Broken::Malformed)?;
+            let kind = framed.map_or_else(|| self.framer.kind(), |reply| Some(reply.kind));
+            if kind == Some(Kind::Push) {
+                return Err(Broken::Push);
+            }
+            let piece = &rest[..framed.map_or(rest.len(), |reply| reply.end)];
+            at += piece.len();
+            match front.to {
+                To::Client(client, _) => {
+                    let weight = pass(client, piece, clients, due, turn);
+                    self.passed_bytes += piece.len();
+                    if matches!(self.role, Role::Shared(_)) {
+                        self.watch(id, client, weight, framed.is_none(), clients, turn);
+                    }
+                }
+                To::Setup(_) => {}
+            }
+            if !matches!(self.role, Role::Shared(_)) || self.setup_owed > 0 {
+                let room = HEAD_BYTES_MAX.saturating_sub(self.head.len());
+                self.head.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+            let Some(reply) = framed else { return Ok(Served::All) };
+            if let Some(answer) = self.complete(front, reply, clients) {
+                return Ok(Served::Until(at, answer));
+            }
+            self.head.clear();
+        }
+        Ok(Served::All)
+    }
+
+    /// Keeps one client's large replies from becoming everybody's: who has had one gets a connection of its own, and
+    /// while one does not read what it has, nothing more is received.
+    fn watch(
+        &mut self,
+        own_id: Id,
+        id: Id,
+        weight: usize,
+        goes_on: bool,
+        clients: &mut Slots<Client>,
+        turn: &Turn<'_>,
+    ) {
+        let is_bulk = goes_on && self.passed_bytes > self.bytes_max;
+        let is_slow = weight > self.bytes_max && self.stalled_by.is_none();
+        if !is_bulk && !is_slow {
+            return;
+        }
+        let Some(client) = clients.at_mut(id) else { return };
+        client.is_bulk |= is_bulk;
+        if is_slow {
+            client.stalls = Some(own_id);
+            self.stalled_by = Some(id);
+            self.deadline = Some(turn.now + self.patience);
+        }
+    }
+
+    /// The reply in front is complete.
+    fn complete(&mut self, front: Owed, reply: Reply, clients: &mut Slots<Client>) -> Option<Answer> {
+        self.passed_bytes = 0;
+        self.replies_owed -= 1;
+        if front.replies == 1 {
+            self.owed.pop_front();
+        } else if let Some(front) = self.owed.front_mut() {
+            front.replies -= 1;
+        }
+        match front.to {
+            To::Client(id, effect) => {
+                let client = clients.at_mut(id).filter(|client| client.end.is_none())?;
+                client.replies_owed -= 1;
+                matches!(self.role, Role::Own(_)).then_some(Answer::ToOwner(id, effect, reply.kind))
+            }
+            To::Setup(step) => {
+                self.setup_owed -= 1;
+                Some(Answer::ToSetup(step, reply.kind))
+            }
+        }
+    }
+}
+
+/// Gives a client a piece of a reply, if it is still there. How much it has then still to be sent.
+fn pass(id: Id, piece: &[u8], clients: &mut Slots<Client>, due: &mut Due, turn: &mut Turn<'_>) -> usize {
+    let Some(client) = clients.at_mut(id).filter(|client| client.end.is_none()) else { return 0 };
+    client.out.push(piece, turn);
+    due.touch_client(id, client);
+    if client.is_blocked || client.has_ended {
+        due.work(id, client);
+    }
+    client.out.weight()
+}

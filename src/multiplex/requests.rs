@@ -1,0 +1,315 @@
+//! What clients say, and where it goes.
+
+use super::client::{Client, Offset, Place, Said};
+use super::link::{Role, To};
+use super::route::{Effect, Route, arguments, is_plain_line, route};
+use super::slots::Id;
+use super::standing::{Change, Script, Step};
+use super::{Multiplexer, Reason};
+use crate::session::Turn;
+use crate::wire::frame::{Form, Request, RequestFramer};
+
+/// What became of the bytes at the beginning of what a client has said.
+enum Fate {
+    /// So many are served.
+    Served(usize),
+    /// They wait for more of them.
+    Incomplete,
+    /// They wait for something else.
+    Blocked,
+}
+
+/// What is said of a WAIT that cannot be kept.
+const WAIT_REFUSED: &str = "WAIT cannot speak for writes over shared connections unless the user may run SWAPDB and the \
+                            server is no cluster; it can for those that follow";
+
+impl Multiplexer {
+    /// Serves what a client has said as far as possible. How many bytes that was.
+    pub(super) fn serve(&mut self, id: Id, said: &[u8], turn: &mut Turn<'_>) -> usize {
+        let mut at = 0;
+        while at < said.len() {
+            let fate = self.serve_first(id, &said[at..], turn);
+            let Some(client) = self.clients.at_mut(id) else { return said.len() };
+            client.is_blocked = matches!(fate, Fate::Blocked);
+            match fate {
+                Fate::Served(bytes) => at += bytes,
+                Fate::Incomplete | Fate::Blocked => break,
+            }
+        }
+        at
+    }
+
+    /// The same for what was kept.
+    pub(super) fn serve_carry(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(mut carry) = self.clients.at_mut(id).and_then(|client| client.carry.take()) else { return };
+        let served = self.serve(id, carry.data(), turn);
+        carry.consume(served);
+        match self.clients.at_mut(id).filter(|client| client.end.is_none() && !carry.is_empty()) {
+            Some(client) => client.carry = Some(carry),
+            None => turn.pool.give(carry),
+        }
+    }
+
+    fn serve_first(&mut self, id: Id, said: &[u8], turn: &mut Turn<'_>) -> Fate {
+        let Some(client) = self.clients.at_mut(id) else { return Fate::Served(said.len()) };
+        if client.end.is_some() {
+            return Fate::Served(said.len());
+        }
+        if client.is_raw {
+            return self.pass_raw(id, said, turn);
+        }
+        if client.is_pinned || client.is_bulk {
+            return self.pin(id, said, turn);
+        }
+        match client.cut(said) {
+            Said::Request(request) => self.serve_request(id, request, said, turn),
+            Said::Incomplete if client.incomplete_bytes() > self.options.bytes_max => {
+                client.is_bulk = true;
+                self.pin(id, said, turn)
+            }
+            Said::Incomplete => Fate::Incomplete,
+            Said::Malformed(_) if client.replies_owed > 0 => Fate::Blocked,
+            Said::Malformed(malformed) => {
+                client.say_error(&format!("Protocol error: {}", malformed.in_words()), 1, turn);
+                client.finish(id, Reason::Malformed(malformed), &self.options, &mut self.due, turn);
+                Fate::Served(said.len())
+            }
+        }
+    }
+
+    fn serve_request(&mut self, id: Id, request: Request, said: &[u8], turn: &mut Turn<'_>) -> Fate {
+        let bytes = &said[..request.end];
+        if is_empty(bytes, request.form) {
+            // Servers do not answer it.
+            return self.served(id, bytes.len());
+        }
+        if bytes.len() > self.options.bytes_max {
+            return self.pin(id, said, turn);
+        }
+        let route = match request.form {
+            Form::Inline if !is_plain_line(bytes) => Route::Pinned,
+            Form::Inline | Form::Array(_) => route(arguments(bytes, request.form)),
+        };
+        let has_own = self.clients.at(id).is_some_and(|client| matches!(client.place, Place::Own(_)));
+        match route {
+            Route::Shared => self.share(id, request, bytes, 1, turn),
+            Route::Own(Effect::Multi) if !has_own => match self.block(said) {
+                Some((end, replies)) => self.share(id, request, &said[..end], replies, turn),
+                None => self.say_on_own(id, request, bytes, Effect::Multi, turn),
+            },
+            // Without a transaction and watched keys they are errors, or nothing at all, wherever they run.
+            Route::Own(Effect::EndMulti | Effect::Unwatch) if !has_own => self.share(id, request, bytes, 1, turn),
+            Route::Own(effect) => self.say_on_own(id, request, bytes, effect, turn),
+            Route::Wait => self.wait(id, said, turn),
+            Route::Quit => self.quit(id, request, said, turn),
+            // Neither is what the table makes of a whole request.
+            Route::Pinned | Route::Container | Route::OwnIfBlocking => self.pin(id, said, turn),
+        }
+    }
+
+    fn served(&mut self, id: Id, bytes: usize) -> Fate {
+        if let Some(client) = self.clients.at_mut(id) {
+            client.cut_off();
+        }
+        Fate::Served(bytes)
+    }
+
+    /// The end of the transaction that begins `said` and how many replies it has, if all of it is there and every
+    /// command in it may be shared: then nothing comes between its commands, and it may go over a shared connection.
+    fn block(&self, said: &[u8]) -> Option<(usize, u32)> {
+        let mut framer = RequestFramer::new();
+        let (mut at, mut replies) = (0, 0);
+        loop {
+            let request = framer.advance(&said[at..]).ok()??;
+            let bytes = &said[at..at + request.end];
+            at += request.end;
+            if at > self.options.bytes_max || replies >= self.options.client_requests_max {
+                return None;
+            }
+            if is_empty(bytes, request.form) {
+                continue;
+            }
+            if request.form == Form::Inline && !is_plain_line(bytes) {
+                return None;
+            }
+            replies += 1;
+            match route(arguments(bytes, request.form)) {
+                Route::Own(Effect::EndMulti) if replies > 1 => return Some((at, replies)),
+                Route::Own(Effect::Multi) if replies == 1 => {}
+                Route::Shared if replies > 1 => {}
+                Route::Shared
+                | Route::Own(_)
+                | Route::OwnIfBlocking
+                | Route::Wait
+                | Route::Quit
+                | Route::Pinned
+                | Route::Container => return None,
+            }
+        }
+    }
+
+    /// Says `unit`, one request or a whole transaction, over a shared connection.
+    fn share(&mut self, id: Id, first: Request, unit: &[u8], replies: u32, turn: &mut Turn<'_>) -> Fate {
+        let Some(client) = self.clients.at_mut(id) else { return Fate::Blocked };
+        if client.waits || !has_room(client, replies, &self.options) {
+            return Fate::Blocked;
+        }
+        if let Some(refusal) = client.refusal.take() {
+            client.say_error(&refusal, replies, turn);
+            self.due.touch_client(id, client);
+            return self.served(id, unit.len());
+        }
+        if matches!(client.place, Place::Own(_)) {
+            if !client.is_quiet() || !self.may_share(id, turn) {
+                return self.say_on_own(id, first, &unit[..first.end], Effect::Nothing, turn);
+            }
+            self.leave_own(id, turn);
+        }
+        let Some(link_id) = self.shared_link(id, turn) else {
+            return self.say_on_own(id, first, &unit[..first.end], Effect::Nothing, turn);
+        };
+        let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
+            return Fate::Blocked;
+        };
+        let is_next = self.served_next == Some(id);
+        let fits = link.replies_owed == 0 || link.replies_owed + replies <= self.options.connection_requests_max;
+        let has_room = fits && link.out.weight() < self.options.send_buffer_bytes;
+        if !link.is_ready() || !has_room || !link.waiting.is_empty() && !is_next {
+            client.waits = true;
+            if is_next {
+                link.waiting.push_front(id);
+            } else {
+                link.waiting.push_back(id);
+            }
+            return Fate::Blocked;
+        }
+        link.out.push(unit, turn);
+        link.owe(To::Client(id, Effect::Nothing), replies);
+        self.due.touch_link(link_id, link);
+        client.replies_owed += replies;
+        client.place = Place::Shared(link_id);
+        self.served(id, unit.len())
+    }
+
+    /// Says a request over the client's own connection.
+    fn say_on_own(&mut self, id: Id, request: Request, bytes: &[u8], effect: Effect, turn: &mut Turn<'_>) -> Fate {
+        let Some(link_id) = self.own_link(id, turn) else { return Fate::Blocked };
+        let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
+            return Fate::Blocked;
+        };
+        let has_room = has_room(client, 1, &self.options) && link.out.weight() < self.options.send_buffer_bytes;
+        // Before the server has agreed to what the client stands at, its commands would run as somebody else's.
+        if !link.is_ready() || !has_room {
+            return Fate::Blocked;
+        }
+        link.out.push(bytes, turn);
+        link.owe(To::Client(id, effect), 1);
+        self.due.touch_link(link_id, link);
+        client.replies_owed += 1;
+        client.asks = effect == Effect::Asking;
+        if effect.changes_standing() {
+            client.changes.push_back(Change::asked(effect, arguments(bytes, request.form)));
+        }
+        self.served(id, bytes.len())
+    }
+
+    /// From here on every byte of the client goes over a connection of its own.
+    fn pin(&mut self, id: Id, said: &[u8], turn: &mut Turn<'_>) -> Fate {
+        if let Some(client) = self.clients.at_mut(id) {
+            client.is_pinned = true;
+        }
+        let Some(link_id) = self.own_link(id, turn) else { return Fate::Blocked };
+        let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
+            return Fate::Blocked;
+        };
+        if !link.is_ready() {
+            return Fate::Blocked;
+        }
+        link.role = Role::Raw(id);
+        client.is_raw = true;
+        // Whose the replies are is clear from here on, and where they end is not looked at.
+        link.owed.clear();
+        link.replies_owed = 0;
+        client.replies_owed = 0;
+        client.changes.clear();
+        self.leave_class(id, turn);
+        self.pass_raw(id, said, turn)
+    }
+
+    fn pass_raw(&mut self, id: Id, said: &[u8], turn: &mut Turn<'_>) -> Fate {
+        let Some(Place::Own(link_id)) = self.clients.at(id).map(|client| client.place) else {
+            return Fate::Served(said.len());
+        };
+        let Some(link) = self.links.at_mut(link_id) else { return Fate::Served(said.len()) };
+        if link.out.weight() >= self.options.send_buffer_bytes {
+            return Fate::Blocked;
+        }
+        link.out.push(said, turn);
+        self.due.touch_link(link_id, link);
+        Fate::Served(said.len())
+    }
+
+    /// WAIT speaks of what was written before it on the same connection.
+    fn wait(&mut self, id: Id, said: &[u8], turn: &mut Turn<'_>) -> Fate {
+        let Some(client) = self.clients.at_mut(id) else { return Fate::Blocked };
+        match client.offset {
+            Offset::Asked => Fate::Blocked,
+            Offset::Moved => self.pin(id, said, turn),
+            // In a transaction it does not wait at all.
+            Offset::Unknown if client.in_multi => self.pin(id, said, turn),
+            Offset::Unknown if client.replies_owed > 0 => Fate::Blocked,
+            Offset::Unknown => {
+                let Some(link_id) = self.own_link(id, turn) else { return Fate::Blocked };
+                let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
+                    return Fate::Blocked;
+                };
+                if !link.is_ready() {
+                    return Fate::Blocked;
+                }
+                client.offset = Offset::Asked;
+                let mut script = Script::default();
+                // It is replicated and changes nothing: no key, no watcher, nobody's view of any database. Servers up
+                // to 7.0 take the offset after any command, later ones only after one that was replicated.
+                script.say(Step::MoveOffset, &[b"SWAPDB", b"0", b"0"]);
+                link.say(&script, turn);
+                self.due.touch_link(link_id, link);
+                Fate::Blocked
+            }
+            Offset::Refused => {
+                client.is_pinned = true;
+                client.say_error(WAIT_REFUSED, 1, turn);
+                self.due.touch_client(id, client);
+                match client.cut(said) {
+                    Said::Request(request) => self.served(id, request.end),
+                    Said::Incomplete | Said::Malformed(_) => Fate::Blocked,
+                }
+            }
+        }
+    }
+
+    fn quit(&mut self, id: Id, request: Request, said: &[u8], turn: &mut Turn<'_>) -> Fate {
+        let Some(client) = self.clients.at_mut(id) else { return Fate::Blocked };
+        if matches!(client.place, Place::Own(_)) && !client.is_quiet() {
+            return self.pin(id, said, turn);
+        }
+        if client.replies_owed > 0 {
+            return Fate::Blocked;
+        }
+        client.out.push(b"+OK\r\n", turn);
+        client.finish(id, Reason::ClientLeft, &self.options, &mut self.due, turn);
+        Fate::Served(request.end)
+    }
+}
+
+/// Whether so many more requests of the client may be under way.
+fn has_room(client: &Client, replies: u32, options: &super::Options) -> bool {
+    let fits = client.replies_owed == 0 || client.replies_owed + replies <= options.client_requests_max;
+    fits && client.out.weight() < options.send_buffer_bytes
+}
+
+fn is_empty(request: &[u8], form: Form) -> bool {
+    match form {
+        Form::Array(arguments) => arguments == 0,
+        Form::Inline => request.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')),
+    }
+}

@@ -1,0 +1,325 @@
+//! What holds for any clients, whatever the pieces, the order of events, slow readers and losses: hundreds of seeds.
+
+use ringwall::io::Errno;
+use ringwall::multiplex::Options;
+
+use crate::server::Server;
+use crate::world::{World, options};
+
+/// Seeds of each property; `MULTIPLEX_SEED` runs one alone.
+const SEEDS: u64 = 300;
+
+/// Numbers that depend on a seed alone.
+struct Rng(u64);
+
+impl Rng {
+    fn draw(&mut self, below: usize) -> usize {
+        // SplitMix64 (Steele, Lea, Flood, 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) >> 33).unwrap() % below
+    }
+
+    fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.draw(from.len())]
+    }
+}
+
+fn for_each_seed(run: fn(u64)) {
+    if let Ok(seed) = std::env::var("MULTIPLEX_SEED") {
+        return run(seed.parse().unwrap());
+    }
+    for seed in 0..SEEDS {
+        if let Err(reason) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("seed {seed} failed; replay it with MULTIPLEX_SEED={seed}");
+            std::panic::resume_unwind(reason);
+        }
+    }
+}
+
+/// Requests of one client, in the order in which it says them. Its keys are its own, so that what others do changes
+/// nothing for it; each request has a tag that no other has.
+fn script(client: usize, length: usize, rng: &mut Rng) -> Vec<String> {
+    let mut requests = Vec::new();
+    let mut in_multi = false;
+    for n in 0..length {
+        let tag = format!("tag:{client}:{n}");
+        let key = format!("key:{client}:{}", rng.draw(2));
+        let (user, password) = *rng.choose(&[("alice", "wonder"), ("bob", "builder"), ("bob", "wrong")]);
+        let database = rng.draw(3);
+        let size = *rng.choose(&[0, 10, 3_000, 3_000, 20_000]);
+        let shared = [
+            format!("GETEX {tag}"),
+            format!("ECHO {tag}"),
+            format!("GETEX {tag}"),
+            format!("INCR {key}"),
+            format!("SET {key} {n}"),
+            format!("GET {key}"),
+            format!("GETRANGE {tag} {size}"),
+            "NOSUCH".to_owned(),
+        ];
+        let rare = [
+            format!("SELECT {database}"),
+            format!("AUTH {user} {password}"),
+            format!("HELLO {} AUTH {user} {password}", 2 + rng.draw(2)),
+            "HELLO 3".to_owned(),
+            "SELECT 99".to_owned(),
+            format!("CLIENT SETNAME name{n}"),
+            "CLIENT GETNAME".to_owned(),
+            "RESET".to_owned(),
+            format!("MULTI\r\nINCR {key}\r\nECHO {tag}\r\nEXEC"),
+            format!("MULTI\r\nINCR {key}\r\nSELECT {database}\r\nEXEC"),
+            "MULTI".to_owned(),
+            format!("WATCH {key}"),
+            "UNWATCH".to_owned(),
+            format!("BLPOP list:{client}:{n} 0"),
+            "WAIT 0 0".to_owned(),
+            "EXEC".to_owned(),
+        ];
+        let request = match rng.draw(10) {
+            0..=6 => rng.choose(&shared).clone(),
+            _ if in_multi => rng.choose(&["EXEC", "DISCARD", "SELECT 1", "WATCH k", "MULTI"]).to_string(),
+            _ => rng.choose(&rare).clone(),
+        };
+        for line in request.split("\r\n") {
+            let name = line.split(' ').next().unwrap();
+            in_multi = match name {
+                "MULTI" => true,
+                "EXEC" | "DISCARD" | "RESET" => false,
+                _ => in_multi,
+            };
+            requests.push(encoded(line));
+        }
+    }
+    if in_multi {
+        requests.push(encoded("DISCARD"));
+    }
+    requests
+}
+
+fn encoded(line: &str) -> String {
+    let words: Vec<_> = line.split(' ').collect();
+    let arguments: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{arguments}", words.len())
+}
+
+/// What a server answers to each of these requests over one connection that nothing else comes between.
+fn alone(requests: &[String]) -> Vec<String> {
+    let mut server = Server::default();
+    let connection = server.connect();
+    requests
+        .iter()
+        .map(|request| {
+            server.receive(connection, request.as_bytes());
+            server.feed();
+            String::from_utf8(std::mem::take(&mut server.connections[connection].output)).unwrap()
+        })
+        .collect()
+}
+
+struct Talker {
+    said: Vec<u8>,
+    sent: usize,
+    expected: Vec<String>,
+}
+
+fn limits(rng: &mut Rng) -> Options {
+    Options {
+        send_buffer_bytes: *rng.choose(&[2_000, 20_000, 256 * 1024]),
+        bytes_max: *rng.choose(&[1_000, 10_000, 1024 * 1024]),
+        client_requests_max: *rng.choose(&[1, 3, 128]),
+        connection_requests_max: *rng.choose(&[1, 7, 1_024]),
+        class_connections_max: *rng.choose(&[1, 3]),
+        classes_max: *rng.choose(&[1, 3, 100]),
+        idle_connections_max: rng.draw(4),
+        ..options()
+    }
+}
+
+fn talkers(world: &mut World, rng: &mut Rng) -> Vec<Talker> {
+    (0..1 + rng.draw(6))
+        .map(|client| {
+            world.accept();
+            let length = 1 + rng.draw(40);
+            let requests = script(client, length, rng);
+            Talker { said: requests.concat().into_bytes(), sent: 0, expected: alone(&requests) }
+        })
+        .collect()
+}
+
+/// One event, drawn.
+fn step(world: &mut World, talkers: &mut [Talker], rng: &mut Rng) {
+    let client = rng.draw(talkers.len());
+    let bytes = *rng.choose(&[1, 10, 100, 1_000, 100_000]);
+    let links: Vec<_> = world.links.keys().copied().collect();
+    let link = (!links.is_empty()).then(|| *rng.choose(&links));
+    match (rng.draw(10), link) {
+        (0..=2, _) => {
+            let talker = &mut talkers[client];
+            let piece = &talker.said[talker.sent..];
+            let piece = &piece[..piece.len().min(bytes)];
+            if !piece.is_empty() && world.say(client, piece) {
+                talker.sent += piece.len();
+            }
+        }
+        (3, Some(link)) => drop(world.connect(link)),
+        (4..=5, Some(link)) => drop(world.carry_to_server(link, bytes)),
+        (6..=7, Some(link)) => drop(world.carry_from_server(link, bytes)),
+        (8, _) => {
+            world.clients[client].blocked = rng.draw(3) == 0;
+            world.carry_to_client(client, bytes);
+        }
+        _ => drop(world.server.feed()),
+    }
+}
+
+/// Says the rest and lets everything come to rest.
+fn finish(world: &mut World, talkers: &mut [Talker]) {
+    for client in 0..talkers.len() {
+        world.clients[client].blocked = false;
+    }
+    for _ in 0..10_000 {
+        world.settle();
+        let mut moved = world.server.feed();
+        for (client, talker) in talkers.iter_mut().enumerate() {
+            if talker.sent < talker.said.len() && world.say(client, &talker.said[talker.sent..]) {
+                talker.sent = talker.said.len();
+                moved = true;
+            }
+        }
+        if !moved {
+            return;
+        }
+    }
+    panic!("it never comes to rest");
+}
+
+/// At the end nothing is held for anybody.
+fn bury(world: &mut World, talkers: usize) {
+    for client in 0..talkers {
+        world.leave(client, None);
+    }
+    world.settle();
+    world.server.feed();
+    world.settle();
+    assert_eq!(world.multiplexer.clients(), 0, "every client is closed");
+    assert_eq!(world.pool.lent_bytes(), 0, "every buffer is home");
+}
+
+#[test]
+fn each_client_gets_what_it_would_get_alone() {
+    for_each_seed(|seed| {
+        let mut rng = Rng(seed);
+        let mut world = World::new(limits(&mut rng));
+        let mut talkers = talkers(&mut world, &mut rng);
+        for _ in 0..200 + rng.draw(1_000) {
+            step(&mut world, &mut talkers, &mut rng);
+        }
+        finish(&mut world, &mut talkers);
+        for (client, talker) in talkers.iter().enumerate() {
+            assert_eq!(world.clients[client].closed, None);
+            assert_eq!(world.take(client), talker.expected.concat(), "client {client}");
+        }
+        let mut tags: Vec<_> = world.server.log.iter().filter(|last| last.starts_with("tag:")).collect();
+        let runs = tags.len();
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), runs, "no request ran twice");
+        bury(&mut world, talkers.len());
+    });
+}
+
+/// With losses it is only known of a client's requests that each was answered, or failed, in its turn.
+#[test]
+fn whatever_is_lost_no_client_gets_the_reply_of_another_and_nothing_runs_twice() {
+    for_each_seed(|seed| {
+        let mut rng = Rng(seed ^ 0x1055);
+        let mut world = World::new(limits(&mut rng));
+        let mut talkers: Vec<_> = (0..2 + rng.draw(5))
+            .map(|client| {
+                world.accept();
+                let requests: Vec<_> = (0..40).map(|n| lossy_request(client, n, &mut rng)).collect();
+                Talker { said: requests.concat().into_bytes(), sent: 0, expected: alone(&requests) }
+            })
+            .collect();
+        for _ in 0..200 + rng.draw(1_000) {
+            match rng.draw(60) {
+                0 => {
+                    let links: Vec<_> = world.links.keys().copied().collect();
+                    if !links.is_empty() {
+                        world.break_link(*rng.choose(&links));
+                    }
+                }
+                1 => {
+                    let client = rng.draw(talkers.len());
+                    if world.clients[client].closed.is_none() && rng.draw(4) == 0 {
+                        world.leave(client, (rng.draw(2) == 0).then_some(Errno(104)));
+                    }
+                }
+                2 => world.is_unreachable = rng.draw(3) == 0,
+                3 => world.wait(std::time::Duration::from_millis(rng.draw(800) as u64)),
+                _ => step(&mut world, &mut talkers, &mut rng),
+            }
+        }
+        world.is_unreachable = false;
+        finish(&mut world, &mut talkers);
+        for (client, talker) in talkers.iter().enumerate() {
+            let is_whole = world.clients[client].closed.is_none();
+            let received = world.take(client);
+            check(&received, &talker.expected, is_whole);
+        }
+        let mut tags: Vec<_> = world.server.log.iter().filter(|last| last.starts_with("tag:")).collect();
+        let runs = tags.len();
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), runs, "no request ran twice");
+        for client in 0..talkers.len() {
+            world.leave(client, Some(Errno(104)));
+        }
+        world.settle();
+        assert_eq!(world.multiplexer.clients(), 0, "every client is closed");
+        assert_eq!(world.pool.lent_bytes(), 0, "every buffer is home");
+    });
+}
+
+/// A request whose reply does not depend on what others of the client did, but for where it stands.
+fn lossy_request(client: usize, n: usize, rng: &mut Rng) -> String {
+    let tag = format!("tag:{client}:{n}");
+    let lines = [
+        format!("ECHO {tag}"),
+        format!("GETEX {tag}"),
+        format!("GETEX {tag}"),
+        format!("GETEX {tag}"),
+        format!("GETRANGE {tag} 5000"),
+        format!("BLPOP list:{client}:{n} 0"),
+        format!("SELECT {}", rng.draw(3)),
+        "AUTH alice wonder".to_owned(),
+        "AUTH bob wrong".to_owned(),
+        "HELLO 3 AUTH bob builder".to_owned(),
+    ];
+    encoded(rng.choose(&lines).as_str())
+}
+
+/// Each reply is the expected one or an error of the proxy's; only a client that was closed may miss the last ones, of
+/// which the first may be cut.
+fn check(received: &str, expected: &[String], is_whole: bool) {
+    let mut rest = received;
+    for expected in expected {
+        if let Some(error) = rest.strip_prefix("-ERR the ") {
+            let Some((_, after)) = error.split_once("\r\n") else {
+                return assert!(!is_whole, "a part of an error");
+            };
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix(expected.as_str()) {
+            rest = after;
+        } else {
+            let is_part = expected.starts_with(rest) || "-ERR the ".starts_with(rest);
+            assert!(!is_whole && is_part, "{rest:?} where {expected:?} was expected");
+            return;
+        }
+    }
+    // What a client is told at its end may follow everything that it has asked for.
+    assert!(rest.is_empty() || !is_whole && rest.starts_with("-ERR the "), "{rest:?} behind everything");
+}
