@@ -1,7 +1,5 @@
 //! The framer of requests and replies: examples from the specification, and what holds for any stream in any pieces.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 #[path = "frames/reference.rs"]
 mod reference;
 

@@ -76,6 +76,8 @@ pub(super) struct Client {
     pub(super) end: Option<Reason>,
     /// By when it must have taken its last words.
     pub(super) deadline: Option<Time>,
+    /// It is received from.
+    pub(super) is_received: bool,
     pub(super) is_touched: bool,
     pub(super) is_queued: bool,
 }
@@ -115,6 +117,7 @@ impl Client {
             has_ended: false,
             end: None,
             deadline: None,
+            is_received: true,
             is_touched: false,
             is_queued: false,
         }

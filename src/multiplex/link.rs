@@ -78,6 +78,8 @@ pub(super) struct Link {
     /// Is to be told that nothing more comes.
     pub(super) ends: bool,
     pub(super) has_ended: bool,
+    /// It is received from.
+    pub(super) is_received: bool,
     pub(super) is_touched: bool,
 }
 
@@ -139,6 +141,7 @@ impl Link {
             deadline: Some(deadline),
             ends: false,
             has_ended: false,
+            is_received: false,
             is_touched: false,
         }
     }

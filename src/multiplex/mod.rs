@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The caller's duties are those of a [`Session`](crate::session::Session)'s caller: after any `handle_*` drain
-//! [`Multiplexer::poll`] at the end of the batch, bring every buffer of a send back, ask what is wanted to be received,
+//! [`Multiplexer::poll`] at the end of the batch, bring every buffer of a send back, receive what is said to be welcome,
 //! and call [`Multiplexer::handle_timeout`] when [`Multiplexer::deadline`] has come. Names of clients and connections
 //! that are gone may be used: nothing happens.
 //!
@@ -46,7 +46,7 @@ pub use self::link::Broken;
 pub use self::reason::Reason;
 pub use self::slots::Id;
 
-use self::client::Client;
+use self::client::{Client, Place};
 use self::link::{Link, Role};
 use self::slots::Slots;
 use self::standing::ClassKey;
@@ -90,6 +90,10 @@ pub enum Output {
     SendToServer(Id, SendBuf),
     /// Send FIN over this connection.
     EndToServer(Id),
+    /// Bytes from this connection are welcome, or not any more. At first they are not.
+    ReceiveFromServer(Id, bool),
+    /// Bytes from this client are welcome, or not any more. At first they are.
+    ReceiveFromClient(Id, bool),
     /// Close this connection, or give up the attempt to make it.
     CloseLink(Id),
     /// Send these bytes to this client.
@@ -209,6 +213,7 @@ impl Multiplexer {
     pub fn handle_client_end(&mut self, id: Id, error: Option<Errno>, turn: &mut Turn<'_>) {
         let Some(client) = self.clients.at_mut(id) else { return };
         client.has_ended = true;
+        self.due.touch_client(id, client);
         if error.is_some() {
             self.cut(id, Reason::ClientLeft, turn);
         } else {
@@ -228,6 +233,11 @@ impl Multiplexer {
         client.out.sent(buffer, sent, turn);
         let weight = client.out.weight();
         self.due.touch_client(id, client);
+        if let Place::Own(link_id) = client.place
+            && let Some(link) = self.links.at_mut(link_id)
+        {
+            self.due.touch_link(link_id, link);
+        }
         if client.is_blocked && weight < self.options.send_buffer_bytes {
             self.due.work(id, client);
         }
@@ -239,15 +249,11 @@ impl Multiplexer {
         self.work(turn);
     }
 
-    /// Whether bytes from this client are welcome.
-    #[must_use]
-    pub fn wants_client(&self, id: Id) -> bool {
+    fn wants_client(&self, id: Id) -> bool {
         self.clients.at(id).is_some_and(|client| !client.has_ended && (client.end.is_some() || !client.is_blocked))
     }
 
-    /// Whether bytes from this connection are welcome.
-    #[must_use]
-    pub fn wants_link(&self, id: Id) -> bool {
+    fn wants_link(&self, id: Id) -> bool {
         let Some(link) = self.links.at(id).filter(|link| link.is_connected) else { return false };
         match link.role {
             Role::Own(client) | Role::Raw(client) => {
@@ -290,6 +296,7 @@ impl Multiplexer {
     fn go_on(&mut self, id: Id) {
         if let Some(link) = self.links.at_mut(id) {
             (link.stalled_by, link.deadline) = (None, None);
+            self.due.touch_link(id, link);
         }
     }
 
@@ -323,7 +330,11 @@ impl Multiplexer {
     }
 
     fn poll_link(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Output> {
+        let is_welcome = self.wants_link(id);
         let link = self.links.at_mut(id)?;
+        if std::mem::replace(&mut link.is_received, is_welcome) != is_welcome {
+            return Some(Output::ReceiveFromServer(id, is_welcome));
+        }
         if !link.is_connected {
             link.is_touched = false;
             return None;
@@ -337,7 +348,11 @@ impl Multiplexer {
     }
 
     fn poll_client(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Output> {
+        let is_welcome = self.wants_client(id);
         let client = self.clients.at_mut(id)?;
+        if std::mem::replace(&mut client.is_received, is_welcome) != is_welcome {
+            return Some(Output::ReceiveFromClient(id, is_welcome));
+        }
         if let Some(buffer) = client.out.next(turn) {
             return Some(Output::SendToClient(id, buffer));
         }

@@ -6,7 +6,7 @@ use super::link::{Answer, Role, Served};
 use super::route::Effect;
 use super::slots::Id;
 use super::standing::Step;
-use super::{Multiplexer, Reason};
+use super::{Multiplexer, Reason, Timed};
 use crate::io::Errno;
 use crate::pool::SendBuf;
 use crate::session::Turn;
@@ -52,11 +52,13 @@ impl Multiplexer {
                 }
             }
         }
-        if let Some(link) = self.links.at(id)
-            && link.deadline.is_some()
-            && !self.due.timed.contains(&super::Timed::Link(id))
-        {
-            self.due.timed.push(super::Timed::Link(id));
+        if let Some(link) = self.links.at_mut(id) {
+            if !matches!(link.role, Role::Shared(_)) || link.stalled_by.is_some() {
+                self.due.touch_link(id, link);
+            }
+            if link.deadline.is_some() && !self.due.timed.contains(&Timed::Link(id)) {
+                self.due.timed.push(Timed::Link(id));
+            }
         }
         self.wake(id, turn);
         self.work(turn);

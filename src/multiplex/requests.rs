@@ -30,7 +30,10 @@ impl Multiplexer {
         while at < said.len() {
             let fate = self.serve_first(id, &said[at..], turn);
             let Some(client) = self.clients.at_mut(id) else { return said.len() };
-            client.is_blocked = matches!(fate, Fate::Blocked);
+            let is_blocked = matches!(fate, Fate::Blocked);
+            if std::mem::replace(&mut client.is_blocked, is_blocked) != is_blocked {
+                self.due.touch_client(id, client);
+            }
             match fate {
                 Fate::Served(bytes) => at += bytes,
                 Fate::Incomplete | Fate::Blocked => break,

@@ -99,7 +99,7 @@ pub fn route<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Route {
             Route::Own(Effect::Nothing)
         }
         Route::OwnIfBlocking => Route::Shared,
-        found => found,
+        found @ (Route::Shared | Route::Own(_) | Route::Wait | Route::Quit | Route::Pinned) => found,
     }
 }
 

@@ -58,10 +58,13 @@ mod tests {
     fn a_name_outlives_its_content_and_names_nothing_else() {
         let mut slots = Slots::new();
         let first = slots.insert('a');
-        assert_eq!((slots.at(first), slots.remove(first)), (Some(&'a'), Some('a')));
+        assert_eq!(slots.at(first), Some(&'a'));
+        assert_eq!(slots.remove(first), Some('a'));
         let second = slots.insert('b');
         assert_eq!(second.slot, first.slot);
-        assert_eq!((slots.at(first), slots.at_mut(first), slots.remove(first)), (None, None, None));
+        assert_eq!(slots.at(first), None);
+        assert_eq!(slots.at_mut(first), None);
+        assert_eq!(slots.remove(first), None);
         assert_eq!((slots.at(second), slots.len()), (Some(&'b'), 1));
     }
 }

@@ -36,6 +36,7 @@ pub(crate) struct Link {
     pub(crate) connection: Option<usize>,
     in_flight: Option<SendBuf>,
     has_ended: bool,
+    is_welcome: bool,
 }
 
 /// The other end of a client's connection.
@@ -45,9 +46,8 @@ pub(crate) struct Client {
     in_flight: Option<SendBuf>,
     /// It does not read.
     pub(crate) blocked: bool,
+    is_welcome: bool,
     pub(crate) closed: Option<Reason>,
-    /// It was cut off rather than closed in good order.
-    pub(crate) was_cut: bool,
 }
 
 pub(crate) struct World {
@@ -84,7 +84,8 @@ impl World {
     /// A client comes; its number.
     pub(crate) fn accept(&mut self) -> usize {
         let id = self.multiplexer.accept();
-        let client = Client { id, received: Vec::new(), in_flight: None, blocked: false, closed: None, was_cut: false };
+        let client =
+            Client { id, received: Vec::new(), in_flight: None, blocked: false, is_welcome: true, closed: None };
         self.clients.push(client);
         self.clients.len() - 1
     }
@@ -108,6 +109,14 @@ impl World {
                     let link = self.links.get_mut(&id).expect("an end of a connection that is there");
                     assert!(!std::mem::replace(&mut link.has_ended, true), "ended twice");
                 }
+                Output::ReceiveFromServer(id, is_welcome) => {
+                    let link = self.links.get_mut(&id).expect("a connection that is there");
+                    assert!(std::mem::replace(&mut link.is_welcome, is_welcome) != is_welcome, "said twice");
+                }
+                Output::ReceiveFromClient(id, is_welcome) => {
+                    let client = self.clients.iter_mut().find(|client| client.id == id).unwrap();
+                    assert!(std::mem::replace(&mut client.is_welcome, is_welcome) != is_welcome, "said twice");
+                }
                 Output::CloseLink(id) => {
                     let link = self.links.remove(&id).expect("closed once");
                     if let Some(connection) = link.connection {
@@ -126,7 +135,6 @@ impl World {
                     let client = self.clients.iter_mut().find(|client| client.id == id).unwrap();
                     assert!(client.closed.replace(reason).is_none(), "closed twice");
                     if let Some(buffer) = client.in_flight.take() {
-                        client.was_cut = true;
                         self.multiplexer.handle_client_sent(id, buffer, Err(Errno(125)), &mut turn);
                     }
                 }
@@ -137,7 +145,7 @@ impl World {
     /// A client says something; whether it was welcome.
     pub(crate) fn say(&mut self, client: usize, bytes: &[u8]) -> bool {
         let id = self.clients[client].id;
-        if !self.multiplexer.wants_client(id) {
+        if !self.clients[client].is_welcome || self.clients[client].closed.is_some() {
             return false;
         }
         self.turn(|multiplexer, turn| multiplexer.handle_client_received(id, bytes, turn));
@@ -183,11 +191,9 @@ impl World {
 
     /// At most so many bytes of what the server has said arrive, or its end does.
     pub(crate) fn carry_from_server(&mut self, id: Id, max: usize) -> bool {
-        let Some(connection) = self.links.get(&id).and_then(|link| link.connection) else { return false };
+        let welcome = self.links.get(&id).filter(|link| link.is_welcome);
+        let Some(connection) = welcome.and_then(|link| link.connection) else { return false };
         let connection = &mut self.server.connections[connection];
-        if !self.multiplexer.wants_link(id) {
-            return false;
-        }
         let rest = connection.output.split_off(connection.output.len().min(max));
         let bytes = std::mem::replace(&mut connection.output, rest);
         if !bytes.is_empty() {
