@@ -2,48 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "multiplex/redis.rs"]
+mod redis;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
 
 use ringwall::multiplex::route::{Effect, Route, arguments, is_plain_line, names, route};
 use ringwall::wire::frame::Form;
-
-/// A server of this test's own, on a unix socket in its folder.
-struct Server {
-    process: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Server {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("socket");
-        let mut process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--unixsocket"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-server can be run: install it (apt-get install redis-server)");
-        let mut log = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
-        assert!(log.any(|line| line.contains("ready to accept") || line.contains("Ready to accept")));
-        Self { process, folder }
-    }
-
-    fn ask(&self, request: &str) -> Reply {
-        let mut stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        Reply::read(&mut BufReader::new(stream))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
 
 #[derive(Debug)]
 enum Reply {
@@ -147,9 +113,11 @@ fn of(name: &str) -> Route {
 
 #[test]
 fn every_command_of_the_server_goes_the_way_its_flags_demand() {
-    let server = Server::start();
+    let server = redis::Redis::start();
     let mut commands = Flags::new();
-    collect(server.ask("COMMAND\r\n").items(), &mut commands);
+    let mut stream = server.connect();
+    stream.write_all(b"COMMAND\r\n").unwrap();
+    collect(Reply::read(&mut BufReader::new(stream)).items(), &mut commands);
     assert!(commands.len() > 300, "a server tells of all its commands");
     let wrong: Vec<_> = commands
         .iter()

@@ -5,5 +5,7 @@
 mod examples;
 mod faults;
 mod properties;
+mod real;
+mod redis;
 mod server;
 mod world;

@@ -10,10 +10,10 @@ use crate::world::{World, options};
 const SEEDS: u64 = 300;
 
 /// Numbers that depend on a seed alone.
-struct Rng(u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    fn draw(&mut self, below: usize) -> usize {
+    pub(crate) fn draw(&mut self, below: usize) -> usize {
         // SplitMix64 (Steele, Lea, Flood, 2014).
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -41,7 +41,7 @@ fn for_each_seed(run: fn(u64)) {
 
 /// Requests of one client, in the order in which it says them. Its keys are its own, so that what others do changes
 /// nothing for it; each request has a tag that no other has.
-fn script(client: usize, length: usize, rng: &mut Rng) -> Vec<String> {
+pub(crate) fn script(client: usize, length: usize, rng: &mut Rng) -> Vec<String> {
     let mut requests = Vec::new();
     let mut in_multi = false;
     for n in 0..length {
@@ -99,7 +99,7 @@ fn script(client: usize, length: usize, rng: &mut Rng) -> Vec<String> {
     requests
 }
 
-fn encoded(line: &str) -> String {
+pub(crate) fn encoded(line: &str) -> String {
     let words: Vec<_> = line.split(' ').collect();
     let arguments: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     format!("*{}\r\n{arguments}", words.len())
