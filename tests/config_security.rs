@@ -1,5 +1,6 @@
 //! What the configuration refuses, or lowers, for the sake of the machine around it: secrets that are open to
 //! everybody, and more memory than the control group has.
+#![expect(clippy::unwrap_used, reason = "in a test an unexpected error is a failure")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

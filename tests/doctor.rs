@@ -1,5 +1,6 @@
 //! `ringwall doctor`: its screens, its exit codes, and each trouble with listeners and servers provoked for real. What it
 //! thinks of machines other than this one is tested where it is judged.
+#![expect(clippy::unwrap_used, reason = "in a test an unexpected error is a failure")]
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
 //! What the running program has given up: core files, debuggers, root, capabilities.
+#![expect(clippy::unwrap_used, reason = "in a test an unexpected error is a failure")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,4 +1,5 @@
 //! The program under a service manager: sockets and credentials that are handed over, and signs of life.
+#![expect(clippy::unwrap_used, reason = "in a test an unexpected error is a failure")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
