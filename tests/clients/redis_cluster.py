@@ -51,22 +51,20 @@ class Application(threading.Thread):
     progress = threading.Condition()
     strict = True
     ended = False
-    calls = 0
     failed = None
 
     def __init__(self, number):
         super().__init__(daemon=True)
         self.number = number
+        self.calls = 0
         self.client = through_ringwall()
 
     def run(self):
         try:
-            counter = 0
             while not Application.ended:
-                self.call(counter)
-                counter += 1
+                self.call(self.calls)
                 with self.progress:
-                    Application.calls += 1
+                    self.calls += 1
                     self.progress.notify_all()
         except BaseException as error:
             with self.progress:
@@ -85,20 +83,24 @@ class Application(threading.Thread):
             if strict and Application.strict:
                 raise
 
-    @classmethod
-    def go_on(cls, calls):
-        """Waits until they have called so many times more."""
-        with cls.progress:
-            goal = cls.calls + calls
-            assert cls.progress.wait_for(lambda: cls.calls >= goal or cls.failed, timeout=60), "the application hangs"
-        assert cls.failed is None, cls.failed
+
+def go_on(calls):
+    """Waits until each of the applications has called so many times more."""
+    with Application.progress:
+        goals = [(application, application.calls + calls) for application in applications]
+
+        def reached():
+            return Application.failed or all(application.calls >= goal for application, goal in goals)
+
+        assert Application.progress.wait_for(reached, timeout=120), "an application hangs"
+    assert Application.failed is None, Application.failed
 
 
 def wait_for_primary(number):
     for _ in range(2000):
         if "master" in myself(number)[1]:
             return
-        Application.go_on(4)
+        go_on(1)
     raise AssertionError(f"node {number} is no primary:\n{node(number).execute_command('CLUSTER NODES')}")
 
 
@@ -110,31 +112,30 @@ def replica_of(number):
 applications = [Application(number) for number in range(4)]
 for application in applications:
     application.start()
-Application.go_on(2000)
+go_on(500)
 
 # Slots with keys move from one primary to another: ASK, and then MOVED.
 first, second, third = (number for number in numbers if "master" in myself(number)[1])
 source, target = myself(first)[0], myself(second)[0]
 moved = ["--cluster-from", source, "--cluster-to", target, "--cluster-slots", "300", "--cluster-yes"]
 administer("--cluster", "reshard", addresses[0], *moved)
-Application.go_on(2000)
+go_on(500)
 
 # A replica takes over in good order: nothing is lost, and nobody fails.
 heir = replica_of(second)
 assert node(heir).execute_command("CLUSTER FAILOVER") in ("OK", True)
 wait_for_primary(heir)
-Application.go_on(2000)
+go_on(500)
 
 # A primary is killed. What it had not told its replica is lost, and calls fail until that has taken over.
 Application.strict = False
 heir = replica_of(third)
 os.kill(node(third).info("server")["process_id"], signal.SIGKILL)
 wait_for_primary(heir)
-for application in applications:
-    # Each has met every slot again.
-    Application.go_on(4000)
+# Each meets the new primary, a third of its keys being there, and gets rid of what it has of the old one.
+go_on(500)
 Application.strict = True
-Application.go_on(4000)
+go_on(1000)
 
 Application.ended = True
 for application in applications:
