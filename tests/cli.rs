@@ -143,7 +143,7 @@ log
   sessions            true
 needs at most
   open files          337
-  session memory      800KiB
+  session memory      816KiB
   shard memory        256MiB
   all shards          512MiB
 "

@@ -67,8 +67,8 @@ fn every_key_of_a_listener_takes_what_the_reference_says() {
             coalesce: Coalesce::Unbounded,
         }
     );
-    // Twice the buffer and 288 KiB.
-    assert_eq!(config.session_memory_max(), 33_849_344);
+    // Twice the buffer and 304 KiB.
+    assert_eq!(config.session_memory_max(), 33_865_728);
 }
 
 #[test]
@@ -193,12 +193,12 @@ fn a_listener_s_send_buffer_fits_the_memory_of_a_shard() {
     let text = format!("{}[limits]\nshard_memory = \"16MiB\"\n", with("send_buffer = \"8MiB\""));
     assert_eq!(
         refusal(&text),
-        "5: listener.send_buffer: \"8MiB\" does not fit: with it one session may hold 17072128 bytes, and \
+        "5: listener.send_buffer: \"8MiB\" does not fit: with it one session may hold 17088512 bytes, and \
          limits.shard_memory is 16MiB"
     );
     let config = parse(&text.replace("8MiB", "4MiB"));
-    // Twice the buffer and 288 KiB.
-    assert_eq!(config.session_memory_max(), 8_683_520);
+    // Twice the buffer and 304 KiB.
+    assert_eq!(config.session_memory_max(), 8_699_904);
 }
 
 #[test]
