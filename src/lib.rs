@@ -16,8 +16,8 @@
 //!   the connection to the server, timers. Nothing on its path is shared with another shard.
 //! - The **dispatcher** is one thread with a ring of its own. It accepts, applies limits, places each client on a shard
 //!   and hands it over. It sees neither ciphertext nor plaintext.
-//! - The **control plane** is the main thread: signals, the log, the service manager and its watchdog. It touches no session. A thread
-//!   beside it reloads.
+//! - The **control plane** is the main thread: signals, the log, the service manager and its watchdog. It touches no
+//!   session. A thread beside it reloads.
 //!
 //! # Code map, bottom up
 //!
@@ -109,9 +109,10 @@
 //!
 //! # Signs of life
 //!
-//! A service manager that wants them is told that the program is alive while all threads of the data plane are. A command
-//! brings the dispatcher one [`Ping`](pulse::Ping) for each thread, which it passes on as orders, and each thread answers at its
-//! next turn by a store into a cell of its own. Whoever sleeps is woken for it; nothing is counted or looked at in between.
+//! A service manager that wants them is told that the program is alive while all threads of the data plane are. A
+//! command brings the dispatcher one [`Ping`](pulse::Ping) for each thread, which it passes on as orders, and each thread
+//! answers at its next turn by a store into a cell of its own. Whoever sleeps is woken for it; nothing is counted or
+//! looked at in between.
 //!
 //! # Invariants
 //!

@@ -103,7 +103,7 @@ impl Patient {
 }
 
 /// What differs between machines and runs.
-const DIFFERS: [&str; 10] = [
+const DIFFERS: [&str; 11] = [
     "net.core.somaxconn",
     "kernel",
     "io_uring_disabled",
@@ -113,6 +113,7 @@ const DIFFERS: [&str; 10] = [
     "open files",
     "locked memory",
     "cores",
+    "threads",
     "memory",
 ];
 
@@ -160,6 +161,7 @@ limits
   ...  locked memory
   ...  net.core.somaxconn
   ...  cores
+  ...  threads
   ...  memory
 configuration
   ok   configuration          valid; listeners: 1, backends: 1

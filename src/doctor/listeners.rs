@@ -31,7 +31,8 @@ fn judge_address(listener: &Listener, bound: io::Result<()>) -> Finding {
         Some(libc::EADDRINUSE) => Finding::attention(
             what,
             format!("{at} is in use"),
-            "if that is not a running ringwall (`ss -ltnp` shows who it is), end the other program or write another bind",
+            "if that is neither a running ringwall nor ringwall.socket (`ss -ltnp` shows who it is), end the other program or \
+             write another bind",
         ),
         Some(libc::EACCES) => Finding::bad(
             what,

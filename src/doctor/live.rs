@@ -45,7 +45,11 @@ fn judge(name: &str, address: &Address, answer: io::Result<()>) -> Finding {
 async fn greet(address: &Address, connector: Option<&Connector>) -> io::Result<()> {
     let mut wire = Wire::connect(address, connector).await?;
     match wire.shake_hands().await {
-        Ok(()) | Err(WireError::Tls(_)) => Ok(()),
+        Ok(()) => {
+            wire.leave().await;
+            Ok(())
+        }
+        Err(WireError::Tls(_)) => Ok(()),
         Err(WireError::Io(error)) => Err(error),
         Err(error @ (WireError::Ended(_) | WireError::Malformed(..))) => Err(io::Error::other(error.to_string())),
     }

@@ -11,6 +11,9 @@ use crate::config::{Config, Machine, show_size};
 use crate::io::uring::Unavailable;
 use crate::server::try_rings;
 
+/// The main thread, and those of the dispatcher, the supervisor, the log and reloads.
+const THREADS_BESIDE_SHARDS: usize = 5;
+
 pub(super) struct Facts {
     open_files_max: u64,
     /// Bytes; `None` without a limit.
@@ -18,7 +21,10 @@ pub(super) struct Facts {
     /// `net.core.somaxconn`.
     backlog_max: Option<u32>,
     cores: usize,
+    /// The cores of the control group, as the kernel lists them.
+    cpuset: Option<String>,
     cpu_max_millicores: Option<u64>,
+    tasks_max: Option<u64>,
     memory_max: Option<u64>,
     try_rings: fn(&Config) -> Result<(), Unavailable>,
 }
@@ -34,13 +40,16 @@ struct Needs {
 
 impl Facts {
     pub(super) fn gather(machine: &Machine) -> Self {
+        let group = ControlGroup::of_this_process();
         let backlog_max = fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
         Self {
             open_files_max: machine.open_files_max,
             locked_memory_max: getrlimit(Resource::Memlock).current,
             backlog_max: backlog_max.and_then(|text| text.trim().parse().ok()),
             cores: machine.cores.len(),
-            cpu_max_millicores: ControlGroup::of_this_process().and_then(|group| group.cpu_max_millicores()),
+            cpuset: group.as_ref().and_then(ControlGroup::cores).filter(|cores| !cores.is_empty()),
+            cpu_max_millicores: group.as_ref().and_then(ControlGroup::cpu_max_millicores),
+            tasks_max: group.as_ref().and_then(ControlGroup::tasks_max),
             memory_max: machine.memory_max,
             try_rings,
         }
@@ -60,6 +69,7 @@ impl Facts {
             self.judge_locked_memory(rings),
             self.judge_backlog(needs),
             self.judge_cores(needs),
+            self.judge_threads(needs),
             self.judge_memory(needs),
         ]
     }
@@ -126,7 +136,25 @@ impl Facts {
             let found = format!("{shards} shards share {cores}");
             return Finding::attention(what, found, format!("write runtime.shards = {cores}, or leave it out"));
         }
-        Finding::good(what, format!("{shards} for shards, of {cores}"))
+        let cpuset = self.cpuset.iter().map(|list| format!(", cpuset {list}")).collect::<String>();
+        Finding::good(what, format!("{shards} for shards, of {cores}{cpuset}"))
+    }
+
+    fn judge_threads(&self, needs: Option<Needs>) -> Finding {
+        let what = "threads";
+        let limit =
+            self.tasks_max.map_or_else(|| "no limit of a control group".to_owned(), |most| format!("{most} at most"));
+        let Some(Needs { shards, .. }) = needs else { return Finding::good(what, limit) };
+        let needed = shards + THREADS_BESIDE_SHARDS;
+        let found = format!("{needed} needed, {limit}");
+        match self.tasks_max {
+            Some(most) if most < u64::try_from(needed).unwrap_or(u64::MAX) => {
+                let remedy = "raise the limit (TasksMax= of the systemd unit, pids.max of the control group), or write fewer \
+                              runtime.shards";
+                Finding::bad(what, found, remedy)
+            }
+            Some(_) | None => Finding::good(what, found),
+        }
     }
 
     fn judge_memory(&self, needs: Option<Needs>) -> Finding {
@@ -163,7 +191,9 @@ mod tests {
             locked_memory_max: Some(8 << 20),
             backlog_max: Some(4_096),
             cores: 4,
+            cpuset: Some("0-3".to_owned()),
             cpu_max_millicores: None,
+            tasks_max: Some(9),
             memory_max: Some(2 << 30),
             try_rings: |_| Ok(()),
         }
@@ -177,6 +207,7 @@ mod tests {
             facts.judge_locked_memory(Some(rings)),
             facts.judge_backlog(NEEDS),
             facts.judge_cores(NEEDS),
+            facts.judge_threads(NEEDS),
             facts.judge_memory(NEEDS),
         ];
         findings.into_iter().map(|finding| (finding.verdict, finding.found)).collect()
@@ -188,7 +219,8 @@ mod tests {
             "20149 needed, 1048576 at most",
             "8192 KiB: all rings fit",
             "4096",
-            "4 for shards, of 4",
+            "4 for shards, of 4, cpuset 0-3",
+            "9 needed, 9 at most",
             "1GiB for all shards, 2048 MiB (memory.max)",
         ];
         assert_eq!(all(&facts(), Ok(())), expected.map(|found| (Verdict::Good, found.to_owned())));
@@ -196,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_files_and_too_little_locked_memory_are_failures() {
+    fn too_few_files_and_threads_and_too_little_locked_memory_are_failures() {
         let error = Unavailable {
             step: Step::Ring,
             errno: Errno(libc::ENOMEM),
@@ -204,11 +236,12 @@ mod tests {
             disabled: None,
             filtered: false,
         };
-        let facts = Facts { open_files_max: 1_024, locked_memory_max: Some(65_536), ..facts() };
+        let facts = Facts { open_files_max: 1_024, locked_memory_max: Some(65_536), tasks_max: Some(8), ..facts() };
         let found = all(&facts, Err(error));
         assert_eq!(found[0], (Verdict::Bad, "20149 needed, 1024 at most".to_owned()));
         let refused = "64 KiB: setting up a ring (io_uring_setup) failed: Cannot allocate memory (os error 12)";
         assert_eq!(found[1], (Verdict::Bad, refused.to_owned()));
+        assert_eq!(found[4], (Verdict::Bad, "9 needed, 8 at most".to_owned()));
     }
 
     #[test]

@@ -84,6 +84,7 @@ async fn talk(address: &Address, connector: Option<&Connector>) -> Result<Talk, 
     let (took, tls) = (now() - start, wire.summary());
     let ping = wire.ask(&[b"PING"]).await.map_err(Trouble::Wire)?;
     let role = wire.ask(&[b"ROLE"]).await.map_err(Trouble::Wire)?;
+    wire.leave().await;
     Ok(Talk { took, tls, ping, role })
 }
 

@@ -110,6 +110,15 @@ impl Wire {
         Ok(())
     }
 
+    /// Ends in good order, so that nobody's log tells of a cut.
+    pub(super) async fn leave(mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.close_notify();
+        }
+        // Whoever has gone already need not hear it.
+        drop(self.send_replies().await);
+    }
+
     /// What the handshake agreed on.
     pub(super) fn summary(&self) -> Option<String> {
         let summary = self.engine.as_ref()?.summary()?;
