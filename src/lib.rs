@@ -36,10 +36,9 @@
 //! | 1 | [`secret`] | passwords in files of their own |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
-//! | 1 | [`wire`] | the few forms of RESP that are ours to read and write: commands and replies |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |
-//! | 1 | [`wire`] | where requests and replies of RESP end |
+//! | 1 | [`wire`] | PROXY headers; the few commands and replies that are ours; where requests and replies end |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
 //! | 2 | [`sources`] | how many connections each source has open |
 //! | 2 | [`load`] | how much a shard has to do, as it publishes it |

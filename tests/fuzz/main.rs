@@ -1,13 +1,15 @@
 //! The fuzz targets. The session's: bytes become events, and the session's promises must hold after each. The framers':
-//! bytes are a stream, which is cut the same way in whatever pieces it comes.
+//! bytes are a stream, which is cut the same way in whatever pieces it comes. The PROXY header's: bytes are read as they
+//! are.
 //!
 //! A target takes any bytes, as a coverage-guided fuzzer's entry point would. Without one, inputs are drawn and
 //! mutated here: a second by default, `FUZZ_SECONDS` of them in the full test run. A failure prints its input, and
-//! `FUZZ_INPUT=<hex>` replays it.
+//! `FUZZ_INPUT=<hex>` replays it when the test that failed is named.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod frames;
+mod header;
 mod mutator;
 mod target;
 #[path = "../session/world.rs"]
@@ -31,6 +33,12 @@ fn any_bytes_are_cut_the_same_way_in_any_pieces() {
     fuzz(frames::frames);
 }
 
+#[test]
+fn any_bytes_are_a_header_or_none_within_the_bound() {
+    fuzz(header::header);
+}
+
+/// Runs `target` on the input that was asked for, or on as many as there is time for.
 fn fuzz(target: fn(&[u8])) {
     if let Ok(hex) = std::env::var("FUZZ_INPUT") {
         let digits: Vec<char> = hex.chars().collect();
