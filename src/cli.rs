@@ -13,12 +13,14 @@ use clap_complete::Shell;
 pub use self::doctor::Doctor;
 
 use crate::config::{
-    Admission, Backend, BackendTls, Coalesce, Config, Limits, Listener, LogFormat, LogLevel, Server, Tls, Unreachable,
-    show_duration, show_size,
+    Admission, Backend, BackendTls, Coalesce, Config, Limits, Listener, ListenerEdge, LogFormat, LogLevel, Server, Tls,
+    Unreachable, User, show_duration, show_size,
 };
 use crate::hex;
 use crate::roster::balance::Balance;
+use crate::shard::BackendEdge;
 use crate::tls::{ClientAuth, ClientRules, Coverage, Policy, ServerAuth, Version};
+use crate::wire::proxy;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -74,6 +76,7 @@ impl fmt::Display for Plan<'_> {
             row(f, "backend", backend)?;
             write_admission(f, &listener.admission)?;
             write_own_limits(f, config, listener)?;
+            write_listener_edge(f, listener)?;
             match &listener.tls {
                 None => row(f, "tls", "none: clients speak plain text")?,
                 Some(tls) => write_tls(f, tls)?,
@@ -94,6 +97,7 @@ impl fmt::Display for Plan<'_> {
                 write_server(f, &server)?;
             }
             write_sending(f, backend)?;
+            write_backend_edge(f, &backend.edge)?;
             match &backend.tls {
                 None => row(f, "tls", "none: servers are spoken to in plain text")?,
                 Some(tls) => write_backend_tls(f, tls)?,
@@ -135,6 +139,39 @@ fn write_admission(f: &mut fmt::Formatter<'_>, admission: &Admission) -> fmt::Re
     for (key, networks) in [("allow", allow), ("deny", deny)] {
         for network in networks {
             row(f, key, network)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_listener_edge(f: &mut fmt::Formatter<'_>, listener: &Listener) -> fmt::Result {
+    let ListenerEdge { trusted_proxies, users, allow_unauthenticated } = &listener.edge;
+    for network in trusted_proxies.iter().flatten() {
+        row(f, "trusted_proxies", network)?;
+    }
+    for User { rules: ClientRules { common_names, dns_names, uris, keys: _ }, name, password_file } in users {
+        for (key, names) in [("cn", common_names), ("dns", dns_names), ("uri", uris)] {
+            for whose in names {
+                row(f, "user", format_args!("{name} for {key} {whose}, password in {}", password_file.display()))?;
+            }
+        }
+    }
+    if *allow_unauthenticated {
+        row(f, "allow_unauthenticated", true)?;
+    }
+    Ok(())
+}
+
+fn write_backend_edge(f: &mut fmt::Formatter<'_>, edge: &BackendEdge) -> fmt::Result {
+    let BackendEdge { send_proxy, client_name, client_info } = edge;
+    match send_proxy {
+        None => {}
+        Some(proxy::Version::V1) => row(f, "send_proxy", "v1")?,
+        Some(proxy::Version::V2) => row(f, "send_proxy", "v2")?,
+    }
+    for (key, template) in [("client_name", client_name), ("client_info", client_info)] {
+        if let Some(template) = template {
+            row(f, key, template)?;
         }
     }
     Ok(())

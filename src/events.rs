@@ -93,8 +93,10 @@ impl Denial {
 /// A session's story, told at its end.
 #[derive(Clone, Debug)]
 pub struct CloseRecord {
-    /// The client's address.
+    /// The client's address; where a proxy has introduced it, the one that the proxy names.
     pub client: Option<SocketAddr>,
+    /// The address of that proxy.
+    pub proxy: Option<SocketAddr>,
     /// The listener's index in the configuration.
     pub listener: u16,
     /// The shard's number.
@@ -109,6 +111,8 @@ pub struct CloseRecord {
     pub server_tls: Option<Summary>,
     /// Who the client is, as its verified certificate says; also when it was refused for that.
     pub client_identity: Option<Box<str>>,
+    /// Who it was to become on the server, by its certificate.
+    pub user: Option<Box<str>>,
     /// How long the handshake with the client took, if it was completed.
     pub handshake: Option<Duration>,
     /// From accept to close.

@@ -34,6 +34,7 @@
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 1 | [`secret`] | passwords in files of their own |
+//! | 1 | [`auth_check`] | whether a server asks for a password, as last seen |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
@@ -72,7 +73,9 @@
 //! within a budget, the newest first in a storm. When it is complete, a ticket leaves at once and a server is picked
 //! and dialled; for a client without TLS, as soon as it is accepted. With a server that speaks TLS hands are shaken within
 //! the same budget and the time of the attempt; while that may fail, what the client says is held back, so that the
-//! next server gets all of it. From there bytes are relayed one to one; no command is parsed, so every command works.
+//! next server gets all of it. Where the configuration asks for it, a proxy's header comes in front of the client's
+//! handshake, one of ours in front of the server's, and a greeting behind that: a few commands in one write, whose replies
+//! are swallowed while the client's bytes still wait. From there bytes are relayed one to one; no command is parsed, so every command works.
 //!
 //! Each side of a session is a transport, TLS or plain, and the relay between them knows only plaintext. Client bytes
 //! are decrypted in the receive buffer and appended to the server's send buffer: the one copy. Server bytes join the
@@ -135,9 +138,12 @@
 //! *Role*: which part of TLS we play, the server's towards clients and the client's towards servers. *Acceptor* and
 //! *connector*: what makes the TLS of either. *Ciphertext* and *plaintext*: before and after TLS on whichever side.
 //! *Cork*: plaintext gathered during one turn. *Turn*: one pass of a loop, from one enter of the kernel to the next.
+//! *Edge*: what stands in front of a client's first byte. *Introduction*: what a proxy in front says of a client.
+//! *Opening*: what a server is told first; *greeting*: the commands among that.
 //! *Settle*: carry out what a session asks for at the end of a turn. *Lease*: a filled receive buffer on loan.
 //! *Room*: free bytes at the end of a buffer. *Drain*: end in good order, losing nothing that is owed.
 
+pub mod auth_check;
 pub mod cgroup;
 pub mod cli;
 pub mod config;

@@ -66,7 +66,7 @@ fn load(file: &ConfigFile) -> Result<(Config, Keyring), Failure> {
 fn check(file: &ConfigFile) -> Result<(), Failure> {
     let (config, _) = load(file)?;
     LogFilter::from_environment().map_err(Failure::of)?;
-    for warning in &config.warnings {
+    for warning in config.warnings.iter().chain(&config.to_be_probed) {
         complain(&format!("ringwall: warning: {warning}\n"));
     }
     put_out(&format!("{}: valid\n{}", file.config.display(), Plan(&config)))

@@ -32,6 +32,14 @@ pub struct Tally {
     pub backend_handshakes: u64,
     /// Sessions that had to wait for a place at a server.
     pub queued: u64,
+    /// Greetings that servers have answered.
+    pub greetings: u64,
+    /// Commands of greetings that servers have refused, and that change nothing: names of connections.
+    pub greetings_refused: u64,
+    /// Clients refused because a server lets in whoever has no password.
+    pub refused_at_open_server: u64,
+    /// Clients refused because no user is for their certificate, or the server does not take it.
+    pub users_refused: u64,
     /// TLS records opened.
     pub records_opened: u64,
     /// Flushes of a cork at the end of a batch of completions.
@@ -82,6 +90,10 @@ impl std::ops::AddAssign for Tally {
         self.handshakes_displaced += other.handshakes_displaced;
         self.backend_handshakes += other.backend_handshakes;
         self.queued += other.queued;
+        self.greetings += other.greetings;
+        self.greetings_refused += other.greetings_refused;
+        self.refused_at_open_server += other.refused_at_open_server;
+        self.users_refused += other.users_refused;
         self.records_opened += other.records_opened;
         self.flushes_batch_end += other.flushes_batch_end;
         self.flushes_threshold += other.flushes_threshold;

@@ -20,6 +20,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::auth_check::AuthCheck;
 use crate::io::Address;
 use crate::tls::ServerName;
 
@@ -111,6 +112,8 @@ struct Apart<T>(T);
 #[derive(Debug)]
 pub struct Member {
     server: Server,
+    /// Whether it asks for a password, as shards have seen it.
+    pub auth: AuthCheck,
     standing: AtomicU8,
     /// Why it stands so: one line without secrets, for people.
     why: Mutex<Box<str>>,
@@ -131,6 +134,7 @@ impl From<Server> for Member {
     fn from(server: Server) -> Self {
         Self {
             server,
+            auth: AuthCheck::new(),
             standing: AtomicU8::new(Standing::Up as u8),
             why: Mutex::default(),
             connections: Apart::default(),

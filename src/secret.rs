@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use zeroize::Zeroizing;
 
@@ -11,37 +11,22 @@ use crate::files;
 /// More than any server takes.
 const FILE_BYTES_MAX: usize = 4_096;
 
-/// Where systemd puts what `LoadCredential=` and `SetCredential=` name (systemd.exec(5)).
-const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-
 /// A password. It is wiped when dropped, and nothing shows it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<Vec<u8>>);
+pub struct Secret {
+    bytes: Zeroizing<Vec<u8>>,
+    exposed: Option<Box<str>>,
+}
 
 impl Secret {
-    /// Reads the file at `path`: one line, whose end does not count. A path that begins with `${CREDENTIALS_DIRECTORY}`
-    /// is of the folder that systemd passes credentials in.
+    /// Reads the file at `path`: one line, whose end does not count.
     ///
     /// # Errors
     ///
     /// Why there is none, in one line that names the path.
     pub fn load(path: &Path) -> Result<Self, String> {
-        Self::load_with(path, |name| std::env::var_os(name).map(PathBuf::from))
-    }
-
-    fn load_with(path: &Path, variable: impl Fn(&str) -> Option<PathBuf>) -> Result<Self, String> {
-        let path = match path.strip_prefix(format!("${{{CREDENTIALS}}}")) {
-            Err(_) => path.to_owned(),
-            Ok(rest) => match variable(CREDENTIALS) {
-                Some(folder) => folder.join(rest),
-                None => {
-                    let problem = "is in a folder that only systemd names: start the unit, with LoadCredential= in it";
-                    return Err(format!("{} {problem}", path.display()));
-                }
-            },
-        };
         let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
-        let contents = files::read(&path, FILE_BYTES_MAX).map_err(unreadable)?;
+        let contents = files::read(path, FILE_BYTES_MAX).map_err(unreadable)?;
         let bytes = contents.bytes.strip_suffix(b"\n").unwrap_or(&contents.bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         if bytes.is_empty() {
@@ -50,19 +35,32 @@ impl Secret {
         if bytes.contains(&b'\n') {
             return Err(format!("{} has several lines; it must hold the password and nothing else", path.display()));
         }
-        Ok(Self(Zeroizing::new(bytes.to_owned())))
+        // Others than the file's owner and group may read or change it.
+        let open_to_all = contents.mode & 0o006 != 0;
+        let shown = path.display();
+        let exposed = open_to_all.then(|| {
+            let remedy = format!("restrict it with `chmod o-rw {shown}`");
+            format!("{shown}: everybody on this machine may read or change it; {remedy}").into()
+        });
+        Ok(Self { bytes: Zeroizing::new(bytes.to_owned()), exposed })
     }
 
     /// The password itself.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    /// A warning, where everybody on this machine may read or change the file.
+    #[must_use]
+    pub fn exposed(&self) -> Option<&str> {
+        self.exposed.as_deref()
     }
 }
 
 impl From<&[u8]> for Secret {
     fn from(bytes: &[u8]) -> Self {
-        Self(Zeroizing::new(bytes.to_owned()))
+        Self { bytes: Zeroizing::new(bytes.to_owned()), exposed: None }
     }
 }
 
@@ -105,17 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_of_systemd_is_in_its_folder() {
+    fn a_file_that_is_open_to_everybody_is_told() {
+        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("valkey"), "secret\n").unwrap();
-        let path = Path::new("${CREDENTIALS_DIRECTORY}/valkey");
-        let given = |name: &str| (name == "CREDENTIALS_DIRECTORY").then(|| folder.path().to_owned());
-        assert_eq!(Secret::load_with(path, given).unwrap().bytes(), b"secret");
-        assert_eq!(
-            Secret::load_with(path, |_| None).unwrap_err(),
-            "${CREDENTIALS_DIRECTORY}/valkey is in a folder that only systemd names: start the unit, with \
-             LoadCredential= in it"
-        );
+        let path = folder.path().join("password");
+        fs::write(&path, "secret").unwrap();
+        for (mode, exposed) in [(0o600, false), (0o640, false), (0o660, false), (0o644, true), (0o602, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let secret = Secret::load(&path).unwrap();
+            assert_eq!(secret.exposed().is_some_and(|told| told.contains("chmod o-rw")), exposed, "{mode:o}");
+        }
     }
 
     #[test]

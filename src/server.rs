@@ -221,8 +221,9 @@ struct Blueprint {
 
 impl Blueprint {
     fn of(config: &Config, rosters: &[Roster], keyring: Keyring, common: &Common) -> Self {
-        let listeners = config.listeners.iter().zip(keyring.listeners);
-        let plan = |(listener, credentials)| ListenerPlan::of(config, listener, credentials, common);
+        let listeners = config.listeners.iter().zip(keyring.listeners).zip(keyring.passwords);
+        let plan =
+            |((listener, credentials), passwords)| ListenerPlan::of(config, listener, credentials, passwords, common);
         let listeners = listeners.map(plan);
         let listeners = listeners.collect();
         let shards = config.runtime.cores.len();

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Admission, Coalesce, Config, Limits, Listener, Log, LogFormat, LogLevel, Machine, Pair, Runtime, Server,
-    SessionLimits, Tls, Unreachable,
+    Admission, Coalesce, Config, Limits, Listener, ListenerEdge, Log, LogFormat, LogLevel, Machine, Pair, Runtime,
+    Server, SessionLimits, Tls, Unreachable,
 };
 use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
 use ringwall::roster::balance::Balance;
-use ringwall::shard::BackendOptions;
+use ringwall::shard::{BackendEdge, BackendOptions};
 use ringwall::tls::{ClientAuth, ClientRules, Coverage, Policy, Version};
 
 mod config_support;
@@ -88,6 +88,7 @@ fn the_least_that_starts_means_the_defaults() {
                 coalesce: Coalesce::Bytes(65_536),
             },
             unreachable: Unreachable::Error,
+            edge: ListenerEdge::default(),
         }]
     );
     let [backend] = &config.backends[..] else { panic!("{:?}", config.backends) };
@@ -100,6 +101,7 @@ fn the_least_that_starts_means_the_defaults() {
         queue_timeout: Duration::from_secs(5),
         sources: vec![],
     };
+    assert_eq!(backend.edge, BackendEdge::default());
     assert_eq!((&backend.options, backend.queue_max, backend.resolve_interval), (&options, 1_024, None));
     assert_eq!(config.runtime, Runtime { cores: vec![0, 1, 2, 3], dispatcher_core: None });
     assert_eq!(
@@ -157,7 +159,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 81);
+    assert_eq!(keys, 92);
 }
 
 #[test]

@@ -205,6 +205,7 @@ fn server(address: Address) -> Arc<Member> {
 fn record() -> CloseRecord {
     CloseRecord {
         client: Some(SocketAddr::from(([192, 0, 2, 7], 50_000))),
+        proxy: None,
         listener: 0,
         shard: 1,
         server: Some(server(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 6379))))),
@@ -226,6 +227,7 @@ fn record() -> CloseRecord {
             resumed: true,
         }),
         client_identity: Some("spiffe://example/app".into()),
+        user: None,
         handshake: Some(Duration::from_micros(1_234)),
         duration: Duration::from_millis(60_000),
         client_received_bytes: 1,

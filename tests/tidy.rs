@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("secret", 1),
     ("secrecy", 0),
     ("cgroup", 1),
+    ("auth_check", 1),
     ("io", 10),
     ("pthread", 10),
     ("tls", 10),

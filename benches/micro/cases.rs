@@ -8,6 +8,7 @@ use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::metrics::Tally;
 use ringwall::pool::Pool;
 use ringwall::session::coalescer::Threshold;
+use ringwall::session::greeting::Opening;
 use ringwall::session::queue::SendQueue;
 use ringwall::session::transport::Transport;
 use ringwall::session::{Options, Output, Session, Side, Turn};
@@ -257,7 +258,7 @@ impl Connected {
             std::mem::take(&mut connected.to_client)
         });
         let mut turn = Turn { now, pool: &mut connected.pool, tally: &mut connected.tally };
-        connected.session.handle_connected(Transport::Plain, &mut turn);
+        connected.session.handle_connected(Transport::Plain, Opening::default(), &mut turn);
         assert!(connected.session.wants_receive(Side::Backend, false), "it relays");
         (client, connected)
     }

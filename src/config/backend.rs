@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 
+use super::backend_edge::read_backend_edge;
 use super::backend_tls::{BackendTls, read_backend_tls};
 use super::error::{ConfigError, Source};
 use super::listener::Listener;
@@ -16,7 +17,7 @@ use super::{ENTRIES_MAX, address, check_entries};
 use crate::io::Address;
 use crate::roster::Server;
 use crate::roster::balance::Balance;
-use crate::shard::BackendOptions;
+use crate::shard::{BackendEdge, BackendOptions};
 
 /// Where clients' bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Backend {
     pub queue_max: u32,
     /// How often host names are looked up again; `None`: at start alone.
     pub resolve_interval: Option<Duration>,
+    /// What its servers are told before clients' first bytes.
+    pub edge: BackendEdge,
 }
 
 /// Most sessions that may be asked to wait: as many as a listener may have.
@@ -80,6 +83,7 @@ pub(super) fn read_backends(
                 "off",
                 "1s"..="24h",
             )?,
+            edge: read_backend_edge(&section, raw)?,
         };
         check_backend(&section, raw, servers, &backend)?;
         backends.push(backend);

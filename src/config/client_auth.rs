@@ -77,14 +77,9 @@ fn read_rules(section: &Section<'_>, raw: &RawTls) -> Result<ClientRules, Config
     let what = "a list of common names, such as [\"worker\"]";
     let common_names = read_names(section, "allowed_cn", raw.allowed_cn.as_ref(), what, |_| true)?;
     let what = "a list of DNS names, such as [\"worker.example\", \"*.workers.example\"]";
-    let is_dns = |name: &str| !name.strip_prefix("*.").unwrap_or(name).contains('*');
-    let dns_names = read_names(section, "allowed_dns", raw.allowed_dns.as_ref(), what, is_dns)?;
+    let dns_names = read_names(section, "allowed_dns", raw.allowed_dns.as_ref(), what, is_dns_rule)?;
     let what = "a list of URIs, such as [\"spiffe://example/worker\", \"spiffe://example/workers/*\"]";
-    let is_uri = |uri: &str| {
-        let literal = uri.strip_suffix("/**").or_else(|| uri.strip_suffix("/*")).unwrap_or(uri);
-        uri.contains(':') && !literal.contains('*')
-    };
-    let uris = read_names(section, "allowed_uri", raw.allowed_uri.as_ref(), what, is_uri)?;
+    let uris = read_names(section, "allowed_uri", raw.allowed_uri.as_ref(), what, is_uri_rule)?;
     let what = "a list of SHA-256 digests of public keys, 64 hexadecimal digits each";
     let mut keys = Vec::new();
     for Item { value, place } in
@@ -97,6 +92,17 @@ fn read_rules(section: &Section<'_>, raw: &RawTls) -> Result<ClientRules, Config
         keys.push(key);
     }
     Ok(ClientRules { common_names, dns_names, uris, keys })
+}
+
+/// Whether `name` is a DNS name, or stands for one label in front of one.
+pub(super) fn is_dns_rule(name: &str) -> bool {
+    !name.strip_prefix("*.").unwrap_or(name).contains('*')
+}
+
+/// Whether `uri` is one, or stands for what is below one.
+pub(super) fn is_uri_rule(uri: &str) -> bool {
+    let literal = uri.strip_suffix("/**").or_else(|| uri.strip_suffix("/*")).unwrap_or(uri);
+    uri.contains(':') && !literal.contains('*')
 }
 
 /// Names without NUL bytes, which no certificate's name can match.

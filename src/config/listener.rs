@@ -9,6 +9,7 @@ use super::admission::Admission;
 use super::backend::Backend;
 use super::error::{ConfigError, Source};
 use super::limits::{Limits, read_listen_backlog};
+use super::listener_edge::{ListenerEdge, read_listener_edge};
 use super::machine::Machine;
 use super::raw::RawListener;
 use super::section::Section;
@@ -35,6 +36,17 @@ pub struct Listener {
     pub session: SessionLimits,
     /// What its clients see when no server can be reached.
     pub unreachable: Unreachable,
+    /// What stands in front of its clients' first bytes.
+    pub edge: ListenerEdge,
+}
+
+impl Listener {
+    /// Whether strangers can reach it and need nothing to be let in, so that what a server lets strangers do counts.
+    #[must_use]
+    pub fn is_open_to_strangers(&self) -> bool {
+        let asks = self.tls.as_ref().and_then(|tls| tls.client_auth.as_ref()).is_some_and(|auth| auth.required);
+        !self.bind.ip().is_loopback() && !asks
+    }
 }
 
 /// What a client sees when no server can be reached.
@@ -119,11 +131,13 @@ fn read_listener(
         return Err(section.error("backend", value, &problem));
     };
 
+    let tls = read_tls(section, entry)?;
+    let edge = read_listener_edge(section, entry, tls.as_ref(), warnings)?;
     Ok(Listener {
         name: name.into(),
         bind,
         backend,
-        tls: read_tls(section, entry)?,
+        tls,
         admission: Admission::read(section, raw, limits, warnings)?,
         listen_backlog: read_listen_backlog(section, raw.listen_backlog.as_ref())?.unwrap_or(limits.listen_backlog),
         session: SessionLimits::read(section, raw, limits, coalesce)?,
@@ -133,5 +147,6 @@ fn read_listener(
             Unreachable::Error,
             &[("error", Unreachable::Error), ("close", Unreachable::Close)],
         )?,
+        edge,
     })
 }

@@ -9,6 +9,7 @@
 mod address;
 mod admission;
 mod backend;
+mod backend_edge;
 mod backend_tls;
 mod cert_dir;
 mod changes;
@@ -18,6 +19,7 @@ mod duration;
 mod error;
 mod limits;
 mod listener;
+mod listener_edge;
 mod machine;
 mod network;
 mod policy;
@@ -43,6 +45,7 @@ pub use self::backend_tls::BackendTls;
 pub use self::error::ConfigError;
 pub use self::limits::Limits;
 pub use self::listener::{Listener, Unreachable};
+pub use self::listener_edge::{ListenerEdge, User};
 pub use self::machine::{Machine, raise_open_files};
 pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
@@ -58,6 +61,7 @@ pub use self::size::show as show_size;
 use self::error::Source;
 use self::raw::{RawConfig, Value};
 use self::section::{Section, is_word};
+use crate::secret::Secret;
 use crate::tls::{BackendCredentials, Credentials};
 
 /// Most listeners, backends, and servers of one backend: far above any use, and within the records' 16-bit indices.
@@ -84,6 +88,9 @@ pub struct Config {
     pub key_log: Option<PathBuf>,
     /// What is allowed and probably not meant, each one line that names file and line.
     pub warnings: Vec<String>,
+    /// Listeners that strangers can reach without a certificate, each one line that names file and line: what their
+    /// servers are like is known only once they are asked.
+    pub to_be_probed: Vec<String>,
     /// What it was read from.
     source: Arc<Source>,
 }
@@ -95,6 +102,8 @@ pub struct Keyring {
     pub listeners: Vec<Option<Credentials>>,
     /// Of each backend, in their order; none where it is plain.
     pub backends: Vec<Option<BackendCredentials>>,
+    /// Of the users of each listener, in their order.
+    pub passwords: Vec<Vec<Secret>>,
 }
 
 /// How long small writes are gathered into one record and one send.
@@ -153,11 +162,14 @@ impl Config {
         let source = Arc::new(Source::read(file)?);
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
-        let (mut listeners, mut backends) = (Vec::new(), Vec::new());
+        let (mut listeners, mut backends, mut passwords) = (Vec::new(), Vec::new(), Vec::new());
         for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
             let tls = listener.tls.as_ref().zip(raw.get_ref().tls.as_ref());
             let load = |(tls, raw)| tls::load_credentials(&source, tls, raw, config.security, &mut config.warnings);
             listeners.push(tls.map(load).transpose()?);
+            let (users, tables) = (&listener.edge.users, &raw.get_ref().user);
+            let (security, warnings) = (config.security, &mut config.warnings);
+            passwords.push(listener_edge::load_passwords(&source, users, tables, security, warnings)?);
         }
         for (backend, raw) in config.backends.iter().zip(&raw.backend) {
             let tls = backend.tls.as_ref().zip(raw.get_ref().tls.as_ref());
@@ -165,7 +177,7 @@ impl Config {
             let load = |(tls, raw)| backend_tls::load_backend_credentials(&source, tls, raw, security, warnings);
             backends.push(tls.map(load).transpose()?);
         }
-        Ok((config, Keyring { listeners, backends }))
+        Ok((config, Keyring { listeners, backends, passwords }))
     }
 
     /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text
@@ -231,6 +243,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         }
     }
     Ok(Config {
+        to_be_probed: to_be_probed(source, raw, &listeners),
         listeners,
         backends,
         runtime,
@@ -242,6 +255,18 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         warnings,
         source: Arc::clone(source),
     })
+}
+
+fn to_be_probed(source: &Source, raw: &RawConfig, listeners: &[Listener]) -> Vec<String> {
+    let section = Section { source, name: "listener" };
+    let meaning = "can be reached by strangers, who need no certificate: servers are asked whether they want a password, \
+                   and no client is let at one that does not. Should that be meant, write allow_unauthenticated = true";
+    let probed = raw.listener.iter().zip(listeners).filter(|(_, listener)| {
+        listener.is_open_to_strangers() && !listener.edge.allow_unauthenticated && listener.edge.users.is_empty()
+    });
+    probed
+        .filter_map(|(raw, _)| Some(section.error("bind", raw.get_ref().bind.as_ref()?, meaning).to_string()))
+        .collect()
 }
 
 impl Coalesce {

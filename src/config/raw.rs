@@ -3,6 +3,8 @@
 //! This and `value` are the only places that know serde. Nothing is judged here except the shape of the tables; a value
 //! of any type is taken as it stands, so that whoever reads it can name the key, the value and what is allowed.
 
+mod users;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -15,6 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Source};
 pub(super) use super::value::Value;
+pub(super) use users::RawUser;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -62,6 +65,11 @@ pub(super) struct RawListener {
     pub(super) send_buffer: Option<Spanned<Value>>,
     pub(super) coalesce: Option<Spanned<Value>>,
     pub(super) unreachable: Option<Spanned<Value>>,
+    pub(super) accept_proxy: Option<Spanned<Value>>,
+    pub(super) trusted_proxies: Option<Spanned<Value>>,
+    pub(super) allow_unauthenticated: Option<Spanned<Value>>,
+    #[serde(deserialize_with = "tables")]
+    pub(super) user: Vec<Spanned<RawUser>>,
 }
 
 /// A listener's `tls`.
@@ -113,6 +121,9 @@ pub(super) struct RawBackend {
     pub(super) queue_timeout: Option<Spanned<Value>>,
     pub(super) source_addresses: Option<Spanned<Value>>,
     pub(super) resolve_interval: Option<Spanned<Value>>,
+    pub(super) send_proxy: Option<Spanned<Value>>,
+    pub(super) client_name: Option<Spanned<Value>>,
+    pub(super) client_info: Option<Spanned<Value>>,
     #[serde(deserialize_with = "placed_table")]
     pub(super) tls: Option<Spanned<RawBackendTls>>,
 }
@@ -374,7 +385,7 @@ mod tests {
 
     /// The reference with the keys and tables that it comments out, which are the comment lines of the forms
     /// `# key = value` and `# [table]`.
-    fn reference_with_every_key() -> String {
+    pub(super) fn reference_with_every_key() -> String {
         let is_key = |line: &str| {
             line.starts_with("# [")
                 || line
@@ -393,9 +404,15 @@ mod tests {
         let fields = format!("{:#?}", parse(&source).unwrap());
         let lacking: Vec<_> = fields.lines().filter_map(|field| field.trim().strip_suffix(": None,")).collect();
         assert_eq!(lacking, [""; 0]);
-        for table in
-            ["RawListener {", "RawTls {", "RawPair {", "RawBackend {", "RawBackendTls {", "max_handshakes: Some("]
-        {
+        for table in [
+            "RawListener {",
+            "RawUser {",
+            "RawTls {",
+            "RawPair {",
+            "RawBackend {",
+            "RawBackendTls {",
+            "max_handshakes: Some(",
+        ] {
             assert!(fields.contains(table), "{table} was not looked into");
         }
     }

@@ -87,9 +87,10 @@ fn log_denied(listener: Option<&Listener>, why: Denial, refused: u64, closed: u6
 }
 
 /// Ends of sessions that got no server.
-const UNSERVED: [CloseReason; 4] = [
+const UNSERVED: [CloseReason; 5] = [
     CloseReason::BackendUnreachable,
     CloseReason::BackendHandshakeFailed,
+    CloseReason::BackendGreetingFailed,
     CloseReason::QueueFull,
     CloseReason::QueueTimeout,
 ];
@@ -108,9 +109,58 @@ fn log_closed(config: &Config, record: &CloseRecord) {
         );
     } else if UNSERVED.map(CloseReason::label).contains(&record.reason) {
         warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend reached");
+    } else {
+        log_refused(config, record);
     }
     if config.log.sessions {
         log_session(config, record);
+    }
+}
+
+/// A client that was not served because of what stands in front of its first byte.
+fn log_refused(config: &Config, record: &CloseRecord) {
+    let listener = listener_at(config, record.listener);
+    let name = listener.map(|listener| display(&listener.name));
+    let client = record.client.map(display::<SocketAddr>);
+    let detail = record.detail.as_deref();
+    match record.reason {
+        "server_open" => error!(
+            target: "ringwall::shard",
+            listener = name,
+            server = record.server.as_ref().map(|server| display(&server.address)),
+            "{}",
+            if listener.is_some_and(|listener| listener.edge.users.is_empty()) {
+                "clients refused: the server takes commands without a password, and strangers can reach the listener. Set \
+                 requirepass or ACL users on the server, or client_auth = \"required\" or allow_unauthenticated = true on \
+                 the listener"
+            } else {
+                "clients refused: the server's default user needs no password, so that RESET would make any client that \
+                 user. Give it one, or turn it off: ACL SETUSER default off"
+            }
+        ),
+        "proxy_untrusted" => warn!(
+            target: "ringwall::shard",
+            client,
+            listener = name,
+            "connection closed: it is not from one of the listener's trusted_proxies"
+        ),
+        "proxy_header_invalid" | "proxy_header_timeout" => warn!(
+            target: "ringwall::shard",
+            proxy = client,
+            listener = name,
+            detail,
+            "connection closed: no good PROXY header came first"
+        ),
+        "no_user" | "user_refused" => warn!(
+            target: "ringwall::shard",
+            client,
+            listener = name,
+            client_identity = record.client_identity.as_deref(),
+            user = record.user.as_deref(),
+            "client refused: {}",
+            if record.user.is_none() { "no [[listener.user]] is for its certificate" } else { "the server refuses its user" }
+        ),
+        _ => {}
     }
 }
 
@@ -121,6 +171,7 @@ fn log_session(config: &Config, record: &CloseRecord) {
     info!(
         target: "ringwall::session",
         client = record.client.map(display::<SocketAddr>),
+        proxy = record.proxy.map(display::<SocketAddr>),
         listener = listener_at(config, record.listener).map(|listener| display(&listener.name)),
         shard = record.shard,
         backend = backend.map(|backend| display(&backend.name)),
@@ -137,6 +188,7 @@ fn log_session(config: &Config, record: &CloseRecord) {
         alpn = tls.and_then(|tls| tls.alpn.as_deref()).map(display),
         resumed = tls.map(|tls| tls.resumed),
         client_identity = record.client_identity.as_deref(),
+        user = record.user.as_deref(),
         handshake_ms = record.handshake.map(millis),
         duration_ms = millis(record.duration),
         client_rx_bytes = record.client_received_bytes,
@@ -241,6 +293,10 @@ pub(super) fn log_totals(tally: &Tally, reloads: ReloadCounts) {
         handshakes_displaced = tally.handshakes_displaced,
         backend_handshakes = tally.backend_handshakes,
         queued = tally.queued,
+        greetings = tally.greetings,
+        greetings_refused = tally.greetings_refused,
+        refused_at_open_server = tally.refused_at_open_server,
+        users_refused = tally.users_refused,
         records_opened = tally.records_opened,
         receives = tally.receives,
         sends = tally.sends,

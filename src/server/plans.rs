@@ -8,8 +8,10 @@ use super::backend_tls::BackendTls;
 use super::listener_tls::{Common, ListenerTls};
 use crate::config::{self, Coalesce, Config, Limits, SessionLimits, Unreachable};
 use crate::io::SocketOptions;
+use crate::networks::AddressSet;
 use crate::roster::Roster;
 use crate::roster::waiting::Waiting;
+use crate::secret::Secret;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::{self, BackendOptions};
 use crate::tls::{BackendCredentials, Credentials};
@@ -21,6 +23,10 @@ pub(super) struct ListenerPlan {
     backend: u16,
     session: session::Options,
     socket: SocketOptions,
+    proxies: Option<AddressSet>,
+    /// Shards only read them.
+    users: Arc<[shard::User]>,
+    guards_servers: bool,
 }
 
 /// A backend, as each shard builds it.
@@ -31,6 +37,7 @@ pub(super) struct BackendPlan {
     roster: Roster,
     options: BackendOptions,
     waiting: Arc<Waiting>,
+    edge: shard::BackendEdge,
 }
 
 impl ListenerPlan {
@@ -38,13 +45,28 @@ impl ListenerPlan {
         config: &Config,
         listener: &config::Listener,
         credentials: Option<Credentials>,
+        passwords: Vec<Secret>,
         common: &Common,
     ) -> Self {
         let tls = listener.tls.as_ref().zip(credentials);
         let tls = tls.map(|(tls, credentials)| ListenerTls::new(&listener.name, tls, credentials, common));
         let session = session_options(&config.limits, listener);
         let socket = socket_options(&config.limits, &listener.session);
-        Self { tls, backend: index(listener.backend), session, socket }
+        let edge = &listener.edge;
+        let user = |(user, password): (&config::User, _)| shard::User {
+            rules: user.rules.clone(),
+            name: user.name.clone(),
+            password,
+        };
+        Self {
+            tls,
+            backend: index(listener.backend),
+            session,
+            socket,
+            proxies: edge.trusted_proxies.as_deref().map(AddressSet::of),
+            users: edge.users.iter().zip(passwords).map(user).collect(),
+            guards_servers: !listener.bind.ip().is_loopback() && !edge.allow_unauthenticated,
+        }
     }
 
     /// What accepted sockets have set, and those towards servers.
@@ -55,7 +77,12 @@ impl ListenerPlan {
     pub(super) fn build(&self) -> Result<shard::Listener, StartError> {
         let acceptor = self.tls.as_ref().map(ListenerTls::acceptor).transpose()?;
         let session = Rc::new(self.session.clone());
-        Ok(shard::Listener { acceptor, backend: self.backend, session, socket: self.socket })
+        let edge = shard::ListenerEdge {
+            proxies: self.proxies.clone(),
+            users: Arc::clone(&self.users),
+            guards_servers: self.guards_servers,
+        };
+        Ok(shard::Listener { acceptor, backend: self.backend, session, socket: self.socket, edge })
     }
 }
 
@@ -96,7 +123,7 @@ impl BackendPlan {
         let tls = tls.map(|(tls, credentials)| BackendTls::new(&backend.name, tls, credentials));
         let waiting = Arc::new(Waiting::new(backend.queue_max, shards));
         let (name, options) = (backend.name.clone(), backend.options.clone());
-        Self { name, tls, roster: roster.clone(), options, waiting }
+        Self { name, tls, roster: roster.clone(), options, waiting, edge: backend.edge.clone() }
     }
 
     pub(super) fn build(&self) -> Result<shard::Backend, StartError> {
@@ -106,6 +133,7 @@ impl BackendPlan {
             connector: self.tls.as_ref().map(BackendTls::connector).transpose()?,
             options: self.options.clone(),
             waiting: Arc::clone(&self.waiting),
+            edge: self.edge.clone(),
         })
     }
 }

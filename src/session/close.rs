@@ -1,6 +1,7 @@
 //! Why sessions end: one value per way, which is the log's field and the metric's label.
 
-use crate::tls::{Failure, InWords, Role};
+use crate::tls::{Failure, Role};
+use crate::wire::proxy::HeaderError;
 
 /// Why a session ended. The first cause counts: what follows from it is not a reason of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ pub enum CloseReason {
     /// The backend broke TLS after its handshake, or sent an alert, or the keys towards it are used up; the client saw
     /// a cut.
     BackendTlsFailed(Failure),
+    /// The connection is not from a proxy that the listener trusts to say who its clients are.
+    ProxyUntrusted,
+    /// What came in the place of a PROXY header is none.
+    ProxyHeaderInvalid(HeaderError),
+    /// The PROXY header was not complete in time.
+    ProxyHeaderTimeout,
     /// The client was gone before its handshake was complete.
     HandshakeAborted,
     /// The handshake was not complete in time.
@@ -49,6 +56,14 @@ pub enum CloseReason {
     ServerDown,
     /// The server was to be left alone and the session was owed nothing.
     ServerDrained,
+    /// The last server of the backend that was tried has not answered what it was asked first.
+    BackendGreetingFailed,
+    /// The server lets in whoever has no password, and the listener is for strangers or makes its clients users.
+    ServerOpen,
+    /// No user is for the client's certificate.
+    NoUser,
+    /// The server does not take the user that is for the client's certificate, or its password.
+    UserRefused,
     /// A connection limit was reached.
     TooManyConnections,
     /// The client's source had as many connections as it may have.
@@ -81,6 +96,9 @@ impl CloseReason {
             Self::BackendReset => "backend_reset",
             Self::BackendTruncated => "backend_truncated",
             Self::BackendTlsFailed(_) => "backend_tls_failed",
+            Self::ProxyUntrusted => "proxy_untrusted",
+            Self::ProxyHeaderInvalid(_) => "proxy_header_invalid",
+            Self::ProxyHeaderTimeout => "proxy_header_timeout",
             Self::HandshakeAborted => "handshake_aborted",
             Self::HandshakeTimeout => "handshake_timeout",
             Self::TooManyHandshakes => "too_many_handshakes",
@@ -95,6 +113,10 @@ impl CloseReason {
             Self::ServerDemoted => "server_demoted",
             Self::ServerDown => "server_down",
             Self::ServerDrained => "server_drained",
+            Self::BackendGreetingFailed => "backend_greeting_failed",
+            Self::ServerOpen => "server_open",
+            Self::NoUser => "no_user",
+            Self::UserRefused => "user_refused",
             Self::TooManyConnections => "too_many_connections",
             Self::TooManyPerSource => "too_many_connections_per_source",
             Self::ConnectionRate => "connection_rate",
@@ -107,18 +129,23 @@ impl CloseReason {
         }
     }
 
-    /// What went wrong in TLS, where that is the reason.
+    /// What exactly went wrong, where the reason tells it.
     #[must_use]
-    pub const fn failure(self) -> Option<InWords> {
+    pub fn detail(self) -> Option<String> {
         match self {
-            Self::HandshakeFailed(failure) | Self::TlsFailed(failure) => Some(failure.in_words(Role::Server)),
-            Self::BackendTlsFailed(failure) => Some(failure.in_words(Role::Client)),
+            Self::HandshakeFailed(failure) | Self::TlsFailed(failure) => {
+                Some(failure.in_words(Role::Server).to_string())
+            }
+            Self::BackendTlsFailed(failure) => Some(failure.in_words(Role::Client).to_string()),
+            Self::ProxyHeaderInvalid(error) => Some(error.to_string()),
             Self::ClientClosed
             | Self::ClientTruncated
             | Self::ClientReset
             | Self::BackendClosed
             | Self::BackendReset
             | Self::BackendTruncated
+            | Self::ProxyUntrusted
+            | Self::ProxyHeaderTimeout
             | Self::HandshakeAborted
             | Self::HandshakeTimeout
             | Self::TooManyHandshakes
@@ -131,6 +158,10 @@ impl CloseReason {
             | Self::ServerDemoted
             | Self::ServerDown
             | Self::ServerDrained
+            | Self::BackendGreetingFailed
+            | Self::ServerOpen
+            | Self::NoUser
+            | Self::UserRefused
             | Self::TooManyConnections
             | Self::TooManyPerSource
             | Self::ConnectionRate

@@ -1,18 +1,19 @@
 //! Reaching a server: attempts one after the other, each with a deadline of its own, until one server can be spoken to.
 //!
 //! ```text
-//!   Dial ──► connected ──► plain: relay
-//!    ▲           └───────► TLS: shake hands ──► relay
-//!    │                         └──► failed: tell the server, HangUp ──┐
-//!    └──────────────────────────── next server ◄──────────────────────┘
+//!   Dial ──► connected ──► plain ──────────────┬─► greet, if at all ──► relay
+//!    ▲           └───────► TLS: shake hands ───┘            │
+//!    │                         └──► failed: tell the server ┴─► HangUp ──┐
+//!    └──────────────────────────── next server ◄─────────────────────────┘
 //! ```
 //!
 //! What the client says meanwhile is held back in the backend's queue, so the next server gets all of it. Only once the
-//! handshake is complete does a byte of it leave, and from there on no other server is tried.
+//! handshake is complete and the greeting answered does a byte of it leave, and from there on no other server is tried.
 
 use std::fmt;
 
 use super::close::CloseReason;
+use super::greeting::{GreetingEnd, Opening};
 use super::leg::Input;
 use super::transport::Transport;
 use super::{Output, Phase, Session, Side, Turn};
@@ -20,7 +21,15 @@ use crate::io::Errno;
 use crate::time::Time;
 use crate::tls::{Failure, Role};
 
-/// How a handshake with a server ended that was not completed.
+/// What an attempt to reach a server consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Connect,
+    Handshake,
+    Greeting,
+}
+
+/// How a handshake with a server, or the greeting behind it, ended that was not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeEnd {
     /// It failed.
@@ -33,6 +42,8 @@ pub enum HandshakeEnd {
     Timeout,
     /// The server was not to be used any more.
     Dismissed,
+    /// It was complete, and the greeting ended in this way.
+    Greeting(GreetingEnd),
 }
 
 impl fmt::Display for HandshakeEnd {
@@ -46,6 +57,7 @@ impl fmt::Display for HandshakeEnd {
             Self::Timeout => {
                 f.write_str("no handshake within the connect timeout: does the server speak TLS on this port?")
             }
+            Self::Greeting(end) => end.fmt(f),
         }
     }
 }
@@ -64,22 +76,30 @@ pub(super) enum HangUp {
 }
 
 impl Session {
-    /// The backend is connected, and `transport` is what it speaks.
-    pub fn handle_connected(&mut self, transport: Transport, turn: &mut Turn<'_>) {
+    /// The backend is connected, `transport` is what it speaks, and `opening` what it is told first.
+    pub fn handle_connected(&mut self, transport: Transport, opening: Opening, turn: &mut Turn<'_>) {
         if self.phase != Phase::Connecting {
             return;
         }
         let in_time = self.phase_deadline.is_some();
         self.abandon_due = false;
         self.backend.connect(transport);
-        if self.backend.transport.is_plain() {
-            return self.begin_relaying(turn);
-        }
-        self.phase = Phase::Securing;
-        if in_time {
-            self.backend.queue_replies(turn);
-        } else {
-            self.hang_up(HangUp::Now(HandshakeEnd::Timeout), turn);
+        self.backend.queue.push_raw(&opening.header, turn.pool);
+        self.greeting = opening.greeting.map(Box::new);
+        match (self.backend.transport.is_plain(), in_time) {
+            (true, false) if self.greeting.is_some() => {
+                self.phase = Phase::Greeting;
+                self.fail_greeting(GreetingEnd::Timeout, turn);
+            }
+            (true, _) => self.begin_greeting(turn),
+            (false, true) => {
+                self.phase = Phase::Securing;
+                self.backend.queue_replies(turn);
+            }
+            (false, false) => {
+                self.phase = Phase::Securing;
+                self.hang_up(HangUp::Now(HandshakeEnd::Timeout), turn);
+            }
         }
     }
 
@@ -102,7 +122,7 @@ impl Session {
     /// The attempt failed and another server is to be tried: [`Output::Dial`] comes again.
     pub fn redial(&mut self) {
         if self.phase == Phase::Connecting {
-            self.handshake_failed = false;
+            self.failed_at = Stage::Connect;
             self.dial_again();
         }
     }
@@ -119,8 +139,17 @@ impl Session {
                 self.hang_up(HangUp::Now(HandshakeEnd::Dismissed), turn);
                 true
             }
+            Phase::Greeting => {
+                self.fail_greeting(GreetingEnd::Dismissed, turn);
+                true
+            }
             Phase::HangingUp => true,
-            Phase::Handshaking | Phase::Relaying | Phase::Refusing | Phase::Closing | Phase::Closed => false,
+            Phase::Introducing
+            | Phase::Handshaking
+            | Phase::Relaying
+            | Phase::Refusing
+            | Phase::Closing
+            | Phase::Closed => false,
         }
     }
 
@@ -133,8 +162,10 @@ impl Session {
 
     /// The connection to the server is to be given up, and after it the next one tried.
     pub(super) fn hang_up(&mut self, hang_up: HangUp, turn: &mut Turn<'_>) {
+        let in_greeting = matches!(hang_up, HangUp::Now(HandshakeEnd::Greeting(_)));
+        self.failed_at = if in_greeting { Stage::Greeting } else { Stage::Handshake };
         self.phase = Phase::HangingUp;
-        self.handshake_failed = true;
+        self.greeting = None;
         self.hang_up = hang_up;
         if matches!(hang_up, HangUp::Now(_)) {
             self.backend.queue.discard_ready(turn.pool);
@@ -187,10 +218,10 @@ impl Session {
     /// No server could be reached: says so to the client, in RESP or by a cut. `why` is one line without secrets.
     pub fn handle_unreachable(&mut self, why: &str, turn: &mut Turn<'_>) {
         if self.phase == Phase::Connecting {
-            let reason = if self.handshake_failed {
-                CloseReason::BackendHandshakeFailed
-            } else {
-                CloseReason::BackendUnreachable
+            let reason = match self.failed_at {
+                Stage::Connect => CloseReason::BackendUnreachable,
+                Stage::Handshake => CloseReason::BackendHandshakeFailed,
+                Stage::Greeting => CloseReason::BackendGreetingFailed,
             };
             self.tell_unreachable(why, reason, turn);
         }

@@ -5,6 +5,7 @@
 
 use super::close::CloseReason;
 use super::dial::{HandshakeEnd, HangUp};
+use super::greeting::GreetingEnd;
 use super::leg::{Input, Output};
 use super::timing::LINGER;
 use super::transport::{SealError, Transport};
@@ -66,6 +67,9 @@ impl Session {
             let end = if failed { HandshakeEnd::Lost(error) } else { HandshakeEnd::Closed };
             return self.hang_up(HangUp::Now(end), turn);
         }
+        if self.phase == Phase::Greeting {
+            return self.fail_greeting(if failed { GreetingEnd::Lost(error) } else { GreetingEnd::Closed }, turn);
+        }
         if self.phase == Phase::HangingUp {
             return;
         }
@@ -106,13 +110,13 @@ impl Session {
             return;
         }
         match self.phase {
-            Phase::Handshaking => {
+            Phase::Introducing | Phase::Handshaking => {
                 self.reason.get_or_insert(CloseReason::HandshakeAborted);
                 self.client.break_output(turn);
                 self.backend.break_output(turn);
                 self.backend.input = Input::Eof;
             }
-            Phase::Connecting | Phase::Securing | Phase::HangingUp | Phase::Relaying => {
+            Phase::Connecting | Phase::Securing | Phase::Greeting | Phase::HangingUp | Phase::Relaying => {
                 let reason = match (failed, self.client.transport.is_plain()) {
                     (true, _) => CloseReason::ClientReset,
                     (false, true) => CloseReason::ClientClosed,
@@ -153,6 +157,7 @@ impl Session {
         self.phase = Phase::Refusing;
         self.dial_due = false;
         self.hang_up = HangUp::None;
+        self.greeting = None;
         self.backend.break_output(turn);
         self.backend.input = Input::Eof;
         self.phase_deadline = Some(turn.now + LINGER);
@@ -173,7 +178,12 @@ impl Session {
         }
         self.reason.get_or_insert(reason);
         match self.phase {
-            Phase::Handshaking | Phase::Connecting | Phase::Securing | Phase::HangingUp => {
+            Phase::Introducing
+            | Phase::Handshaking
+            | Phase::Connecting
+            | Phase::Securing
+            | Phase::Greeting
+            | Phase::HangingUp => {
                 self.client.end_output(true, turn);
                 self.linger(turn);
             }

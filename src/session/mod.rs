@@ -1,12 +1,14 @@
 //! One client and its backend: a sans-IO state machine. Bytes in, bytes out, the time as an argument.
 //!
 //! It owns what is said on both sides and in what order; it knows no file descriptor, clock, thread, log or metric
-//! sink. The relay parses no RESP: bytes pass 1:1. RESP is written only where the proxy itself must answer.
+//! sink. The relay parses no RESP: bytes pass 1:1. RESP is written only where the proxy itself must answer or ask.
 //!
 //! ```text
 //!   client bytes ──► open ──► cork and seal ──► backend queue ──► backend
 //!   client ◄── client queue ◄── cork and seal ◄── open ◄── backend bytes
 //! ```
+//!
+//! What stands in front of that, where a listener or backend asks for it, is in `introduction` and [`greeting`].
 //!
 //! Each side has a transport, TLS or plain. On a plain side opening and sealing are nothing: bytes pass as they are.
 //!
@@ -31,6 +33,8 @@ pub mod close;
 pub mod coalescer;
 pub mod dial;
 mod ending;
+pub mod greeting;
+mod introduction;
 mod leg;
 pub mod queue;
 mod timing;
@@ -45,12 +49,14 @@ use crate::metrics::Tally;
 use crate::pool::{Pool, SendBuf};
 use crate::session::close::CloseReason;
 use crate::session::coalescer::Threshold;
-use crate::session::dial::{HandshakeEnd, HangUp};
+use crate::session::dial::{HandshakeEnd, HangUp, Stage};
+use crate::session::greeting::{Greeting, GreetingEnd};
 use crate::session::leg::{Input, Leg};
 use crate::session::timing::Drain;
 use crate::session::transport::Transport;
 use crate::time::Time;
-use crate::tls::Summary;
+use crate::tls::{ClientNames, Summary};
+use crate::wire::proxy::Addresses;
 
 /// Which peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,7 +146,7 @@ pub enum Output {
     Dial,
     /// The attempt has taken too long: cancel it and try another server, or give up.
     AbandonDial,
-    /// The server is connected and its handshake has failed: close the connection to it, and answer with
+    /// The server is connected and its handshake or greeting has failed: close the connection to it, and answer with
     /// [`Session::handle_hung_up`] when nothing of it is in flight any more.
     HangUp(HandshakeEnd),
     /// Send these bytes to this side.
@@ -153,12 +159,16 @@ pub enum Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// The header of a proxy in front is awaited.
+    Introducing,
     Handshaking,
     /// The backend is being dialled; what the client says meanwhile waits in the backend's queue.
     Connecting,
     /// The backend is connected and its handshake goes on; what the client says goes on waiting.
     Securing,
-    /// That handshake has failed; the connection is being given up.
+    /// The backend can be spoken to and is greeted; what the client says goes on waiting.
+    Greeting,
+    /// Handshake or greeting has failed; the connection is being given up.
     HangingUp,
     Relaying,
     /// An error is being said to the client; there is no backend, and what the client says is dropped.
@@ -181,8 +191,14 @@ pub struct Session {
     dial_due: bool,
     abandon_due: bool,
     hang_up: HangUp,
-    /// What the last attempt to reach a server has failed at was the handshake.
-    handshake_failed: bool,
+    /// What the last attempt to reach a server has failed at.
+    failed_at: Stage,
+    /// What a server is asked and told before the client's first byte, until it has answered.
+    greeting: Option<Box<Greeting>>,
+    /// The part of the header of a proxy in front that has come.
+    header: Vec<u8>,
+    /// What that header has told.
+    announced: Option<Box<Addresses>>,
     /// The backend has spoken since the client last did.
     backend_spoke_last: bool,
     started: Time,
@@ -200,11 +216,25 @@ impl Session {
     /// A session whose client has just been accepted and speaks `client`.
     #[must_use]
     pub fn new(client: Transport, options: Rc<Options>, refusal: Option<Refusal>, turn: &mut Turn<'_>) -> Self {
+        let mut session = Self::in_phase(Phase::Handshaking, client, options, refusal, turn);
+        if session.client.transport.is_plain() {
+            session.admit(turn);
+        }
+        session
+    }
+
+    fn in_phase(
+        phase: Phase,
+        client: Transport,
+        options: Rc<Options>,
+        refusal: Option<Refusal>,
+        turn: &Turn<'_>,
+    ) -> Self {
         let threshold = options.coalesce;
         let phase_deadline = Some(turn.now + options.handshake_timeout);
-        let mut session = Self {
+        Self {
             options,
-            phase: Phase::Handshaking,
+            phase,
             client: Leg::new(client, threshold),
             backend: Leg::unconnected(threshold),
             refusal,
@@ -212,7 +242,10 @@ impl Session {
             dial_due: false,
             abandon_due: false,
             hang_up: HangUp::None,
-            handshake_failed: false,
+            failed_at: Stage::Connect,
+            greeting: None,
+            header: Vec::new(),
+            announced: None,
             backend_spoke_last: true,
             started: turn.now,
             handshake_took: None,
@@ -220,16 +253,12 @@ impl Session {
             phase_deadline,
             drain: None,
             lifetime_end: None,
-        };
-        if session.client.transport.is_plain() {
-            session.admit(turn);
         }
-        session
     }
 
     /// Whether there is a backend to send to and receive from.
     const fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Securing | Phase::Relaying | Phase::Closing)
+        matches!(self.phase, Phase::Securing | Phase::Greeting | Phase::Relaying | Phase::Closing)
     }
 
     /// Whether nothing more goes to either side or comes from it.
@@ -259,7 +288,7 @@ impl Session {
 
     fn handle_backend_handshake_done(&mut self, turn: &mut Turn<'_>) {
         turn.tally.backend_handshakes += 1;
-        self.begin_relaying(turn);
+        self.begin_greeting(turn);
     }
 
     /// The client can be spoken to.
@@ -295,6 +324,7 @@ impl Session {
         // Another server may still be told what waits for this one.
         match (self.phase, side) {
             (Phase::Securing, Side::Backend) => self.hang_up(HangUp::Now(HandshakeEnd::Lost(result.err())), turn),
+            (Phase::Greeting, Side::Backend) => self.fail_greeting(GreetingEnd::Lost(result.err()), turn),
             (Phase::HangingUp, Side::Backend) => self.hurry_hang_up(turn),
             (_, Side::Client | Side::Backend) => self.leg_mut(side).break_output(turn),
         }
@@ -389,11 +419,11 @@ impl Session {
         self.client.paused && self.backend.paused
     }
 
-    /// Whether the TLS handshake with `side` is still going on.
+    /// Whether the TLS handshake with `side`, or the introduction in front of it, is still going on.
     #[must_use]
     pub fn is_handshaking(&self, side: Side) -> bool {
         match side {
-            Side::Client => self.client.is_handshaking(),
+            Side::Client => self.is_introducing() || self.client.is_handshaking(),
             Side::Backend => self.phase == Phase::Securing,
         }
     }
@@ -451,6 +481,15 @@ impl Session {
     pub fn tls_summary(&self, side: Side) -> Option<Summary> {
         match &self.leg(side).transport {
             Transport::Tls(engine) => engine.summary(),
+            Transport::Plain => None,
+        }
+    }
+
+    /// The names in the client's certificate, once that is verified.
+    #[must_use]
+    pub fn client_names(&self) -> Option<ClientNames> {
+        match &self.client.transport {
+            Transport::Tls(engine) => engine.client_names(),
             Transport::Plain => None,
         }
     }

@@ -194,6 +194,16 @@ impl SendQueue {
         self.ready_bytes += bytes.len();
     }
 
+    /// Adds plaintext in front of all that is held back, behind what is ready. It is not held back itself.
+    pub fn push_ahead(
+        &mut self,
+        plaintext: &[u8],
+        transport: &mut Transport,
+        pool: &mut Pool,
+    ) -> Result<(), SealError> {
+        self.seal(plaintext, transport, pool)
+    }
+
     fn seal(&mut self, plaintext: &[u8], transport: &mut Transport, pool: &mut Pool) -> Result<(), SealError> {
         let buffer = self.ready_with_room(transport.sealed_len_max(plaintext.len()), pool);
         let before = buffer.len();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::dial::{HandshakeEnd, HangUp};
+use super::greeting::GreetingEnd;
 use super::leg::{Input, Output};
 use super::{CloseReason, Phase, Session, Turn};
 use crate::time::Time;
@@ -101,6 +102,7 @@ impl Session {
 
     fn handle_phase_timeout(&mut self, turn: &mut Turn<'_>) {
         match self.phase {
+            Phase::Introducing => self.turn_away(CloseReason::ProxyHeaderTimeout, turn),
             Phase::Handshaking => {
                 self.reason.get_or_insert(CloseReason::HandshakeTimeout);
                 self.client.end_output(true, turn);
@@ -108,6 +110,7 @@ impl Session {
             }
             Phase::Connecting => self.abandon_due = true,
             Phase::Securing => self.hang_up(HangUp::Now(HandshakeEnd::Timeout), turn),
+            Phase::Greeting => self.fail_greeting(GreetingEnd::Timeout, turn),
             Phase::HangingUp => self.hurry_hang_up(turn),
             // The client's time is over. What it had said is still carried to a backend that goes on.
             Phase::Relaying if self.backend.input == Input::Open => self.client.give_up(turn),

@@ -2,6 +2,7 @@
 
 use super::close::CloseReason;
 use super::dial::{HandshakeEnd, HangUp};
+use super::greeting::GreetingEnd;
 use super::leg::{Input, Leg, Output};
 use super::transport::Transport;
 use super::{Phase, Session, Side, Turn};
@@ -21,7 +22,14 @@ impl Session {
     }
 
     /// Takes bytes received from `side`. They are decrypted in place: the buffer's content is lost.
-    pub fn handle_received(&mut self, side: Side, bytes: &mut [u8], turn: &mut Turn<'_>) {
+    pub fn handle_received(&mut self, side: Side, mut bytes: &mut [u8], turn: &mut Turn<'_>) {
+        if self.is_introducing() && side == Side::Client {
+            let taken = self.introduce(bytes, turn);
+            bytes = &mut bytes[taken..];
+            if bytes.is_empty() {
+                return;
+            }
+        }
         let leg = self.leg_mut(side);
         let first = std::mem::take(&mut leg.is_silent);
         leg.received_bytes += bytes.len() as u64;
@@ -35,6 +43,7 @@ impl Session {
             self.last_moved = turn.now;
         }
         match side {
+            Side::Backend if self.phase == Phase::Greeting && is_plain => self.hear_greeting(bytes, turn),
             _ if is_plain => self.relay(side, bytes, turn),
             Side::Client if first && tls::looks_like_plaintext(bytes) => self.refuse_plaintext(turn),
             Side::Backend if first && tls::is_plaintext_reply(bytes) => {
@@ -60,13 +69,17 @@ impl Session {
 
     /// Ciphertext of one side to plaintext for the other.
     fn open(&mut self, side: Side, bytes: &mut [u8], turn: &mut Turn<'_>) {
+        // What answers a greeting is not the client's; it may come behind the end of the handshake in one read.
+        let mut answers = (self.greeting.is_some() && side == Side::Backend).then(Vec::new);
         let (from, to) = self.legs_from(side);
         let Transport::Tls(engine) = &mut from.transport else { return };
         let (mut spoke, mut pushed) = (false, Ok(()));
         let (now, tally) = (turn.now, &mut *turn.tally);
         let opened = engine.open(bytes, RECORDS_PER_TURN_MAX, turn.pool, |pool, plaintext| {
             spoke = true;
-            if pushed.is_ok() {
+            if let Some(answers) = &mut answers {
+                answers.extend_from_slice(plaintext);
+            } else if pushed.is_ok() {
                 pushed = to.push(plaintext, &mut Turn { now, pool, tally });
             }
         });
@@ -77,7 +90,7 @@ impl Session {
         }
         from.queue_replies(turn);
         from.out_of_budget = opened.status == OpenStatus::Budget;
-        if spoke {
+        if spoke && answers.is_none() {
             self.backend_spoke_last = side == Side::Backend;
         }
         // What comes behind the end of the handshake in one read is not part of it.
@@ -88,6 +101,9 @@ impl Session {
         }
         if let Err(failure) = pushed {
             self.fail_seal(side.other(), failure, turn);
+        }
+        if let Some(answers) = answers.filter(|answers| !answers.is_empty()) {
+            self.hear_greeting(&answers, turn);
         }
         match side {
             Side::Client => self.handle_client_status(opened.status, turn),
@@ -109,18 +125,19 @@ impl Session {
     }
 
     fn handle_backend_status(&mut self, status: OpenStatus, turn: &mut Turn<'_>) {
-        let securing = self.phase == Phase::Securing;
+        let (securing, greeting) = (self.phase == Phase::Securing, self.phase == Phase::Greeting);
         match status {
             OpenStatus::Drained | OpenStatus::Budget => {}
+            OpenStatus::Closed if greeting => self.fail_greeting(GreetingEnd::Closed, turn),
             OpenStatus::Closed if securing => self.hang_up(HangUp::Now(HandshakeEnd::Closed), turn),
             OpenStatus::Closed => self.end_backend(turn),
-            OpenStatus::Failed(failure) if securing => self.fail_backend_handshake(failure, turn),
+            OpenStatus::Failed(failure) if securing || greeting => self.fail_backend_handshake(failure, turn),
             OpenStatus::Failed(failure) => self.fail_backend(failure, turn),
         }
     }
 
     /// Plaintext of one side, as it came, to the other.
-    fn relay(&mut self, side: Side, bytes: &[u8], turn: &mut Turn<'_>) {
+    pub(super) fn relay(&mut self, side: Side, bytes: &[u8], turn: &mut Turn<'_>) {
         self.backend_spoke_last = side == Side::Backend;
         let (from, to) = self.legs_from(side);
         from.has_spoken = true;

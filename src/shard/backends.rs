@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::BackendEdge;
 use super::queue::Queue;
 use crate::io::Address;
 use crate::roster::balance::{self, Balance, Balancer, Candidate};
@@ -30,6 +31,8 @@ pub struct Backend {
     pub options: BackendOptions,
     /// Who waits for a place, on all shards.
     pub waiting: Arc<Waiting>,
+    /// What its servers are told before clients' first bytes.
+    pub edge: BackendEdge,
 }
 
 /// How sessions are sent to a backend's servers.
@@ -92,6 +95,7 @@ pub(super) struct Upstream {
     pub(super) options: BackendOptions,
     pub(super) waiting: Arc<Waiting>,
     pub(super) queue: Queue,
+    pub(super) edge: BackendEdge,
     balancer: Balancer,
     candidates: Vec<Candidate>,
     /// The source address whose turn it is.
@@ -101,7 +105,7 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(backend: Backend, shard: u16, seed: u64) -> Self {
-        let Backend { name, roster, connector, options, waiting } = backend;
+        let Backend { name, roster, connector, options, waiting, edge } = backend;
         let mut upstream = Self {
             name,
             targets: Vec::new(),
@@ -110,6 +114,7 @@ impl Upstream {
             options,
             waiting,
             queue: Queue::default(),
+            edge,
             candidates: Vec::new(),
             next_source: usize::from(shard),
             shard,
@@ -246,7 +251,8 @@ mod tests {
         };
         let roster = servers.into_iter().collect();
         let waiting = Arc::new(Waiting::new(1, 1));
-        Upstream::new(Backend { name: "cache".into(), roster, connector: None, options, waiting }, 0, 1)
+        let edge = BackendEdge::default();
+        Upstream::new(Backend { name: "cache".into(), roster, connector: None, options, waiting, edge }, 0, 1)
     }
 
     fn upstream(ports: &[u16]) -> Upstream {

@@ -137,8 +137,16 @@ impl Queue {
 impl<D: Driver> Shard<D> {
     /// Keeps what a side has sent until its handshake is served. It defers.
     pub(super) fn hold_bytes(&mut self, id: SessionId, side: Side, lease: &Lease) {
+        let taken = if side == Side::Client { self.introduce(id, lease) } else { 0 };
         let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return };
-        let bytes = self.driver.bytes_mut(lease);
+        let bytes = &mut self.driver.bytes_mut(lease)[taken..];
+        if bytes.is_empty() {
+            return;
+        }
+        if !entry.handshake_mut(side).defers() {
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            return entry.session.handle_received(side, bytes, turn);
+        }
         let held = &mut entry.handshake_mut(side).bytes;
         self.pool.grow(held, bytes.len());
         held.append(bytes);
@@ -148,6 +156,9 @@ impl<D: Driver> Shard<D> {
     /// Keeps the end of a side's socket until its handshake is served. It defers.
     pub(super) fn hold_end(&mut self, id: SessionId, side: Side, error: Option<Errno>) {
         let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return };
+        if side == Side::Client && entry.session.is_introducing() {
+            return self.deliver_end(id, side, error);
+        }
         entry.handshake_mut(side).end = Some(error);
         self.enqueue(id, side);
     }

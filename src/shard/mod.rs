@@ -15,6 +15,7 @@
 //! Read `tests/simulator/main.rs` first: it drives this loop on a simulated kernel.
 
 mod backends;
+mod edges;
 mod handshakes;
 pub mod links;
 mod orders;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backends::{Backend, BackendOptions};
+pub use edges::{BackendEdge, ListenerEdge, User};
 pub use orders::{Dismissal, Handoff, Order, Renewal, Replaced};
 
 use crate::events::Event;
@@ -80,6 +82,8 @@ pub struct Listener {
     pub session: Rc<session::Options>,
     /// Set on every socket towards a server.
     pub socket: SocketOptions,
+    /// What stands in front of its clients' first bytes.
+    pub edge: ListenerEdge,
 }
 
 /// What a shard leaves behind.
@@ -326,9 +330,11 @@ impl<D: Driver> Shard<D> {
                         server_local_port: entry.server_local_port,
                     });
                 }
+                let opening = self.opening(id);
+                let Some(entry) = self.table.entry(id) else { return };
                 let transport = entry.target.as_ref().map_or(Transport::Plain, |target| target.transport());
                 let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-                entry.session.handle_connected(transport, turn);
+                entry.session.handle_connected(transport, opening, turn);
                 self.begin_backend_handshake(id);
             }
             Err(errno) => self.handle_dial_failed(id, errno),

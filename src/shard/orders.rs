@@ -1,12 +1,12 @@
 //! What the dispatcher tells a shard, and what the shard does about it.
 
 use std::mem;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::Shard;
+use super::edges;
 use super::handshakes::Handshake;
 use super::socket::Socket;
 use super::table::Entry;
@@ -17,7 +17,7 @@ use crate::pulse::Ping;
 use crate::roster::{Member, Roster};
 use crate::session::close::CloseReason;
 use crate::session::transport::Transport;
-use crate::session::{Refusal, Session, Turn};
+use crate::session::{Refusal, Side, Turn};
 use crate::sources::SourceSlot;
 use crate::tls::{Acceptor, Connector};
 
@@ -149,15 +149,15 @@ impl<D: Driver> Shard<D> {
             Some(acceptor) => Transport::Tls(Box::new(acceptor.engine())),
             None => Transport::Plain,
         };
-        let handshake = if client.is_plain() { Handshake::over() } else { Handshake::new() };
-        self.handshaking += u32::from(handshake.is_going_on());
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-        let mut session = Session::new(client, Rc::clone(&listener.session), handoff.refusal, turn);
+        let mut session = edges::session(listener, client, handoff.refusal, client_address, turn);
         if let Some(max) = listener.session.lifetime_max {
             // Those that came together do not end together.
             let earlier = max.mul_f64(draw(&mut self.jitter) / 10.0);
             session.limit_lifetime(self.now + (max - earlier));
         }
+        let handshake = if session.is_handshaking(Side::Client) { Handshake::new() } else { Handshake::over() };
+        self.handshaking += u32::from(handshake.is_going_on());
         let id = self.table.insert(Entry {
             session,
             generation: 0,
@@ -166,6 +166,8 @@ impl<D: Driver> Shard<D> {
             source: handoff.source,
             client: Socket::new(handoff.client),
             client_address,
+            proxy_address: None,
+            user: None,
             backend: None,
             connect: None,
             hanging_up: false,

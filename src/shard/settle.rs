@@ -81,6 +81,9 @@ impl<D: Driver> Shard<D> {
 
     /// Starts an attempt at the next server, or has the session wait for one.
     fn dial(&mut self, id: SessionId) {
+        if !self.settle_user(id) {
+            return;
+        }
         let Some(entry) = self.table.entry(id) else { return };
         let upstream = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
         let offer = if upstream.may_be_served(self.now) {
@@ -178,18 +181,19 @@ impl<D: Driver> Shard<D> {
         }
     }
 
-    /// Gives a server up whose handshake has failed: cancels what is in flight on its socket, which is closed when all
+    /// Gives a server up whose handshake or greeting has failed: cancels what is in flight on its socket, which is closed when all
     /// of it has come home.
     fn hang_up(&mut self, id: SessionId, end: HandshakeEnd) {
         let Some(entry) = self.table.entry(id) else { return };
         entry.hanging_up = true;
         let target = entry.target.as_ref();
         let name = target.and_then(|target| target.connector.as_ref()?.server_name());
-        let than = match (end, name) {
-            (HandshakeEnd::Failed(Failure::ServerNameMismatch), Some(name)) => format!(" than {name}"),
-            (_, _) => String::new(),
+        let why = match (end, name) {
+            (HandshakeEnd::Greeting(end), _) => end.to_string(),
+            (HandshakeEnd::Failed(Failure::ServerNameMismatch), Some(name)) => format!("TLS: {end} than {name}"),
+            (_, _) => format!("TLS: {end}"),
         };
-        entry.detail = target.map(|target| format!("{}: TLS: {end}{than}", target.member.address).into());
+        entry.detail = target.map(|target| format!("{}: {why}", target.member.address).into());
         if let Some(socket) = &mut entry.backend {
             cancel_all(&mut self.driver, socket);
         }
@@ -243,9 +247,12 @@ impl<D: Driver> Shard<D> {
         let (client_received_bytes, client_sent_bytes) = entry.session.bytes(Side::Client);
         let (server_received_bytes, server_sent_bytes) = entry.session.bytes(Side::Backend);
         let reason = entry.session.reason();
-        let failure = reason.and_then(|reason| reason.failure()).map(|failure| failure.to_string().into());
+        let told = reason.and_then(|reason| reason.detail()).map(Into::into);
+        let users = &self.listeners[usize::from(entry.listener)].edge.users;
+        let user = entry.user.and_then(|user| users.get(user)).map(|user| user.name.clone());
         let record = CloseRecord {
             client: entry.client_address,
+            proxy: entry.proxy_address,
             listener: entry.listener,
             shard: self.options.id,
             server: entry.target.map(|target| Arc::clone(&target.member)),
@@ -253,6 +260,7 @@ impl<D: Driver> Shard<D> {
             tls: entry.session.tls_summary(Side::Client),
             server_tls: entry.session.tls_summary(Side::Backend),
             client_identity: entry.session.client_identity(),
+            user,
             handshake: entry.session.handshake_took(),
             duration: self.now.since(entry.session.started()),
             client_received_bytes,
@@ -260,7 +268,7 @@ impl<D: Driver> Shard<D> {
             server_received_bytes,
             server_sent_bytes,
             reason: reason.map_or("unknown", |reason| reason.label()),
-            detail: failure.or(entry.detail),
+            detail: told.or(entry.detail),
         };
         self.links.events.send(Event::Closed(Box::new(record)));
     }

@@ -32,6 +32,10 @@ pub(super) struct Entry {
     pub(super) source: Option<SourceSlot>,
     pub(super) client: Socket,
     pub(super) client_address: Option<SocketAddr>,
+    /// The proxy's that has introduced it.
+    pub(super) proxy_address: Option<SocketAddr>,
+    /// Who the client becomes on the server: the index of the listener's user.
+    pub(super) user: Option<usize>,
     pub(super) backend: Option<Socket>,
     pub(super) connect: Option<OpId>,
     /// The connection to the server is to be closed when nothing of it is in flight any more.

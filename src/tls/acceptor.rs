@@ -10,6 +10,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::{KeyLog, ServerConfig};
 
 use super::client_verifier::ClientVerifier;
+use super::clients::Clients;
 use super::credentials::Credentials;
 use super::engine::Engine;
 use super::hello::ticket_offered;
@@ -57,6 +58,7 @@ pub fn unix_time() -> u64 {
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     overheard: Arc<Overheard>,
+    requires_certificate: bool,
 }
 
 impl Acceptor {
@@ -110,7 +112,8 @@ impl Acceptor {
             config.ticketer =
                 Arc::new(tickets.bound_to(credentials).producer(options.unix_time, Arc::clone(&overheard)));
         }
-        Ok(Self { config: Arc::new(config), overheard })
+        let requires_certificate = credentials.clients.as_ref().is_some_and(Clients::are_required);
+        Ok(Self { config: Arc::new(config), overheard, requires_certificate })
     }
 
     /// A connection that has seen no byte yet.
@@ -119,6 +122,12 @@ impl Acceptor {
         let connection = UnbufferedServerConnection::new(Arc::clone(&self.config))
             .expect("only a wrong maximum fragment size fails, and none is set");
         Engine::server(connection, Arc::clone(&self.overheard))
+    }
+
+    /// Whether a client is let in only with a certificate.
+    #[must_use]
+    pub const fn requires_certificate(&self) -> bool {
+        self.requires_certificate
     }
 
     /// Whether a client whose first bytes are `first` brings a ticket that opens, so that its handshake can be had

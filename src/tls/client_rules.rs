@@ -4,6 +4,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 
+use super::client_names::ClientNames;
+
 /// The most characters of an identity that are logged.
 const SHOWN_CHARS_MAX: usize = 256;
 
@@ -33,10 +35,19 @@ impl ClientRules {
 
     pub(super) fn allow(&self, certificate: &X509Certificate<'_>) -> bool {
         self.is_empty()
-            || common_names(certificate).any(|name| self.common_names.iter().any(|rule| **rule == *name))
-            || dns_names(certificate).any(|name| self.dns_names.iter().any(|rule| dns_matches(rule, name)))
-            || uris(certificate).any(|uri| self.uris.iter().any(|rule| uri_matches(rule, uri)))
+            || self.name(&ClientNames::of(certificate))
             || self.keys.iter().any(|key| digest(&SHA256, certificate.public_key().raw).as_ref() == key)
+    }
+
+    /// Whether one of the rules on names is met. Those on keys are not looked at.
+    #[must_use]
+    pub fn name(&self, names: &ClientNames) -> bool {
+        let meets = |rules: &[Box<str>], names: &[Box<str>], matches: fn(&str, &str) -> bool| {
+            names.iter().any(|name| rules.iter().any(|rule| matches(rule, name)))
+        };
+        meets(&self.common_names, &names.common_names, |rule, name| rule == name)
+            || meets(&self.dns_names, &names.dns_names, dns_matches)
+            || meets(&self.uris, &names.uris, uri_matches)
     }
 
     /// Each rule as bytes that no other list of rules has, for a digest.
@@ -86,19 +97,19 @@ fn is_segment(text: &str) -> bool {
     !["", ".", ".."].contains(&text) && !text.contains(['/', '?', '#'])
 }
 
-fn common_names<'c>(certificate: &'c X509Certificate<'_>) -> impl Iterator<Item = &'c str> {
+pub(super) fn common_names<'c>(certificate: &'c X509Certificate<'_>) -> impl Iterator<Item = &'c str> {
     let names = certificate.subject().iter_common_name();
     names.filter_map(|name| name.as_str().ok()).filter(|name| is_honest(name))
 }
 
-fn dns_names<'c>(certificate: &'c X509Certificate<'_>) -> impl Iterator<Item = &'c str> {
+pub(super) fn dns_names<'c>(certificate: &'c X509Certificate<'_>) -> impl Iterator<Item = &'c str> {
     let names = alternative_names(certificate);
     names
         .filter_map(|name| if let GeneralName::DNSName(name) = name { Some(*name) } else { None })
         .filter(|name| is_honest(name))
 }
 
-fn uris<'c>(certificate: &'c X509Certificate<'_>) -> impl Iterator<Item = &'c str> {
+pub(super) fn uris<'c>(certificate: &'c X509Certificate<'_>) -> impl Iterator<Item = &'c str> {
     let names = alternative_names(certificate);
     names
         .filter_map(|name| if let GeneralName::URI(uri) = name { Some(*uri) } else { None })

@@ -8,6 +8,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::parse_x509_certificate;
 
+use super::client_names::ClientNames;
 use super::client_rules::{ClientRules, identity};
 use super::overheard::Overheard;
 
@@ -75,6 +76,11 @@ impl ClientCertVerifier for ClientVerifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.chain.supported_verify_schemes()
     }
+}
+
+/// The names in a verified certificate.
+pub(super) fn names_of(certificate: &CertificateDer<'_>) -> Option<ClientNames> {
+    parse_x509_certificate(certificate).ok().map(|(_, parsed)| ClientNames::of(&parsed))
 }
 
 /// Who the owner of a verified certificate is.

@@ -128,6 +128,11 @@ impl Clients {
         builder.build()
     }
 
+    /// Whether a client must have a certificate.
+    pub(super) const fn are_required(&self) -> bool {
+        self.auth.required
+    }
+
     pub(super) const fn rules(&self) -> &ClientRules {
         &self.auth.rules
     }

@@ -17,6 +17,7 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 
 use super::alert::{self, Fault};
+use super::client_names::ClientNames;
 use super::connection::{Connection, Role};
 use super::failure::Failure;
 use super::handshake::Handshake;
@@ -411,6 +412,12 @@ impl Engine {
             Phase::Traffic(traffic) => traffic.client_identity().map(Into::into),
             Phase::Lost => None,
         }
+    }
+
+    /// The names in a client's certificate, once the handshake is over; none when it has shown none.
+    #[must_use]
+    pub fn client_names(&self) -> Option<ClientNames> {
+        if let Phase::Traffic(traffic) = &self.phase { traffic.client_names().cloned() } else { None }
     }
 
     /// Gives the carry back to the pool that it came from and drops what is in it. The engine is good for nothing

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::alert;
-use super::client_verifier::identity_of;
+use super::client_verifier::{identity_of, names_of};
 use super::connection::{Connection, Next, Role};
 use super::failure::Failure;
 use super::overheard::{Hearing, Overheard};
@@ -133,9 +133,11 @@ impl Handshake {
     pub(super) fn into_traffic(self) -> Option<Traffic> {
         let summary = Summary::of(self.connection.common(), self.server_name())?;
         let identity = self.client_identity();
+        let certificate = self.connection.common().peer_certificates().and_then(<[_]>::first);
+        let names = self.hearing.as_ref().and(certificate).and_then(names_of);
         let (role, suite) = (self.connection.role(), self.connection.common().negotiated_cipher_suite()?);
         let (secrets, schedule) = self.connection.into_secrets().ok()?;
-        Traffic::new(role, suite, secrets, schedule, summary, identity)
+        Some(Traffic::new(role, suite, secrets, schedule, summary, identity)?.of_client(names))
     }
 }
 

@@ -11,6 +11,7 @@
 use rustls::{ExtractedSecrets, SupportedCipherSuite};
 
 use super::alert::{self, Fault};
+use super::client_names::ClientNames;
 use super::connection::Role;
 use super::failure::{Failure, alert_name};
 use super::key_schedule::KeySchedule;
@@ -58,6 +59,8 @@ pub(super) struct Traffic {
     update_owed: bool,
     summary: Summary,
     client_identity: Option<Box<str>>,
+    /// The names in the client's certificate, which few have.
+    client_names: Option<Box<ClientNames>>,
 }
 
 impl Traffic {
@@ -89,11 +92,21 @@ impl Traffic {
             update_owed: false,
             summary,
             client_identity,
+            client_names: None,
         })
     }
 
     pub(super) const fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// With the names in the client's certificate.
+    pub(super) fn of_client(self, names: Option<ClientNames>) -> Self {
+        Self { client_names: names.map(Box::new), ..self }
+    }
+
+    pub(super) fn client_names(&self) -> Option<&ClientNames> {
+        self.client_names.as_deref()
     }
 
     pub(super) fn client_identity(&self) -> Option<&str> {

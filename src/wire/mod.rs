@@ -8,10 +8,12 @@
 //!
 //! Read `tests/wire/main.rs` first.
 
+mod client_name;
 mod command;
 pub mod frame;
 pub mod proxy;
 mod reply;
 
+pub use client_name::{ClientFacts, Template};
 pub use command::{Command, encode};
 pub use reply::{Malformed, Reader, Reply};

@@ -10,6 +10,7 @@ use ringwall::metrics::Tally;
 use ringwall::pool::{Pool, SendBuf};
 use ringwall::session::coalescer::Threshold;
 use ringwall::session::dial::HandshakeEnd;
+use ringwall::session::greeting::Opening;
 use ringwall::session::transport::Transport;
 use ringwall::session::{Options, Output, Refusal, Session, Side, Turn};
 use ringwall::time::Time;
@@ -191,6 +192,10 @@ pub(crate) struct World {
     /// Where the backend speaks TLS and is connected.
     pub(crate) server: Option<Server>,
     pub(crate) connector: Connector,
+    /// What the next server is told first.
+    pub(crate) opening: Opening,
+    /// What a server with TLS takes off the front of what it hears, as a proxy in front of it does.
+    pub(crate) strips_header: &'static [u8],
     backend: Arc<ServerConfig>,
     pub(crate) pool: Pool,
     pub(crate) tally: Tally,
@@ -238,16 +243,33 @@ impl World {
         options: Options,
         refusal: Option<Refusal>,
     ) -> Self {
+        Self::made(speech, credentials, options, refusal, Session::new)
+    }
+
+    /// A session whose client is introduced by a PROXY header.
+    pub(crate) fn behind_proxy(speech: Speech, credentials: &Credentials, options: Options) -> Self {
+        Self::made(speech, credentials, options, None, Session::behind_proxy)
+    }
+
+    fn made(
+        speech: Speech,
+        credentials: &Credentials,
+        options: Options,
+        refusal: Option<Refusal>,
+        session: fn(Transport, Rc<Options>, Option<Refusal>, &mut Turn<'_>) -> Session,
+    ) -> Self {
         let acceptor = Acceptor::new(&credentials.server, &tls::Options::default()).unwrap();
         let client = if speech.client_tls { Transport::Tls(Box::new(acceptor.engine())) } else { Transport::Plain };
         let (now, mut pool, mut tally) = (Time::from_nanos(1_000_000_000), Pool::new(), Tally::default());
         let mut turn = Turn { now, pool: &mut pool, tally: &mut tally };
         let mut world = Self {
-            session: Session::new(client, Rc::new(options), refusal, &mut turn),
+            session: session(client, Rc::new(options), refusal, &mut turn),
             speech,
             client: credentials.client(),
             server: None,
             connector: credentials.connector("ringwall.test"),
+            opening: Opening::default(),
+            strips_header: b"",
             backend: Arc::clone(&credentials.backend),
             pool,
             tally,
@@ -294,13 +316,14 @@ impl World {
 
     /// The backend is connected and has said nothing yet.
     pub(crate) fn begin_connect(&mut self) {
+        let opening = std::mem::take(&mut self.opening);
         let transport = if self.speech.backend_tls {
             self.server = Some(Server::new(&self.backend));
             Transport::Tls(Box::new(self.connector.engine()))
         } else {
             Transport::Plain
         };
-        self.turn(|session, turn| session.handle_connected(transport, turn));
+        self.turn(|session, turn| session.handle_connected(transport, opening, turn));
     }
 
     /// A connector that expects another name of the server.
@@ -376,10 +399,14 @@ impl World {
                     self.client.feed(&sent);
                 }
             }
-            Side::Backend => match &mut self.server {
-                Some(server) => self.to_backend.extend(server.feed(&sent)),
-                None => self.to_backend.extend_from_slice(&sent),
-            },
+            Side::Backend => {
+                let header = self.strips_header.iter().zip(&sent).take_while(|(a, b)| a == b).count();
+                self.strips_header = &self.strips_header[header..];
+                match &mut self.server {
+                    Some(server) => self.to_backend.extend(server.feed(&sent[header..])),
+                    None => self.to_backend.extend_from_slice(&sent[header..]),
+                }
+            }
         }
         let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         self.session.handle_sent(side, buffer, result, &mut turn);

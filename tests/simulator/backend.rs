@@ -8,6 +8,7 @@ use ringwall::time::Time;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::client::End;
+use crate::front::Front;
 use crate::mouth::Mouth;
 use crate::script::{Cue, Leave, ServerScript};
 use crate::simulation::{Peer, Read, Witness};
@@ -32,6 +33,9 @@ pub(crate) struct Backend {
     pub(crate) port: Option<u16>,
     peer: Option<Peer>,
     tls: Option<ServerConnection>,
+    front: Front,
+    /// Bytes of answers to greetings, without TLS.
+    answered: u64,
     /// Bytes for the wire that the kernel has not taken yet.
     outgoing: Vec<u8>,
     outgoing_made: u64,
@@ -63,6 +67,7 @@ impl Backend {
         script: ServerScript,
         peer: Peer,
         tls: Option<Arc<ServerConfig>>,
+        front: Front,
         now: Time,
     ) -> Self {
         Self {
@@ -78,6 +83,8 @@ impl Backend {
                 tls.set_buffer_limit(None);
                 tls
             }),
+            front,
+            answered: 0,
             outgoing: Vec::new(),
             outgoing_made: 0,
             sent: 0,
@@ -148,8 +155,11 @@ impl Backend {
         true
     }
 
-    /// How much it would have said by now.
+    /// How much it would have said by now. Where something may come in front of words, it waits for these.
     fn due(&mut self, now: Time) -> u64 {
+        if !self.front.is_bare() && self.heard.bytes == 0 {
+            return 0;
+        }
         while let Some(&(after, bytes)) = self.script.pushes.get(self.next_push) {
             if self.since + after > now {
                 self.set_alarm(self.since + after);
@@ -167,14 +177,15 @@ impl Backend {
 
     fn hear(&mut self, mut wire: &[u8]) {
         let who = format!("backend {}", self.number);
-        let Some(tls) = &mut self.tls else { return self.heard.hear(&who, wire) };
+        wire = self.front.take_header(wire);
+        let Some(tls) = &mut self.tls else { return self.heard.hear(&who, &self.front.take_commands(wire)) };
         while !wire.is_empty() {
             tls.read_tls(&mut wire).unwrap();
             let state =
                 tls.process_new_packets().unwrap_or_else(|error| panic!("{who}: the proxy breaks TLS: {error}"));
             let mut plaintext = vec![0; state.plaintext_bytes_to_read()];
             tls.reader().read_exact(&mut plaintext).unwrap();
-            self.heard.hear(&who, &plaintext);
+            self.heard.hear(&who, &self.front.take_commands(&plaintext));
         }
         self.take_ciphertext();
     }
@@ -196,7 +207,32 @@ impl Backend {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
+    /// Says what is to be said to a greeting.
+    fn answer(&mut self, now: Time) -> bool {
+        let is_over = self.left.is_some() || self.write_failed || self.goodbye_said || self.peer.is_none();
+        if self.front.answers.is_empty() || is_over {
+            return false;
+        }
+        if self.thought_at > now {
+            self.set_alarm(self.thought_at);
+            return false;
+        }
+        let answers = std::mem::take(&mut self.front.answers);
+        if let Some(tls) = &mut self.tls {
+            tls.writer().write_all(&answers).unwrap();
+            self.take_ciphertext();
+        } else {
+            self.answered += answers.len() as u64;
+            self.outgoing_made += answers.len() as u64;
+            self.outgoing.extend_from_slice(&answers);
+        }
+        true
+    }
+
     fn say(&mut self, now: Time) -> bool {
+        if self.answer(now) {
+            return true;
+        }
         let due = self.due(now);
         let len = due.saturating_sub(self.made).min(BREATH);
         let is_over = self.left.is_some() || self.write_failed || self.goodbye_said || self.peer.is_none();
@@ -244,7 +280,7 @@ impl Backend {
     /// How much of what it has said is complete within the first `wire` bytes it has sent.
     fn said_within(&self, wire: u64) -> u64 {
         if self.tls.is_none() {
-            return wire.min(self.made);
+            return wire.saturating_sub(self.answered).min(self.made);
         }
         let records = self.marks.partition_point(|&(end, _)| end <= wire);
         records.checked_sub(1).map_or(0, |last| self.marks[last].1)

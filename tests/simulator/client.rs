@@ -4,11 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall::events::CloseRecord;
 use ringwall::io::Address;
 use ringwall::time::Time;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::front::introduction;
 use crate::mouth::Mouth;
 use crate::script::{ClientScript, Language, Leave, Step};
 use crate::simulation::{Peer, Read, Sim, Witness};
@@ -34,7 +36,11 @@ pub(crate) struct Client {
     pub(crate) number: u16,
     pub(crate) script: ClientScript,
     pub(crate) witness: Witness,
+    /// Its own, or the proxy's in front of it.
     pub(crate) address: Option<std::net::SocketAddr>,
+    /// What a proxy in front says that its address is.
+    announced: Option<std::net::SocketAddr>,
+    header_bytes: u64,
     peer: Option<Peer>,
     tls: Option<ClientConnection>,
     mouth: Mouth,
@@ -71,6 +77,7 @@ impl Client {
         sim: &Sim,
         address: &Address,
         config: &Arc<ClientConfig>,
+        behind_proxy: bool,
     ) -> Self {
         let peer = sim.connect(address);
         let now = sim.now();
@@ -84,6 +91,8 @@ impl Client {
             number,
             witness: peer.witness(),
             address: peer.address(),
+            announced: None,
+            header_bytes: 0,
             peer: Some(peer),
             tls,
             mouth: Mouth::new(script.appetite, now),
@@ -108,6 +117,12 @@ impl Client {
             write_failed: false,
             shook_hands: false,
         };
+        if behind_proxy && client.script.language != Language::Silent {
+            let (header, announced) = introduction(number);
+            client.announced = Some(announced);
+            client.header_bytes = header.len() as u64;
+            client.queue(&header);
+        }
         client.say_first_words();
         client
     }
@@ -373,7 +388,7 @@ impl Client {
     /// How much of what it has said is complete within the first `wire` bytes it has sent.
     pub(crate) fn said_within(&self, wire: u64) -> u64 {
         if self.script.language == Language::Plain {
-            return wire.min(self.said);
+            return wire.saturating_sub(self.header_bytes).min(self.said);
         }
         let records = self.marks.partition_point(|&(end, _)| end <= wire);
         records.checked_sub(1).map_or(0, |last| self.marks[last].1)
@@ -392,6 +407,14 @@ impl Client {
     /// Whether it has ended its side, and its kernel has taken all it said before.
     pub(crate) fn has_ended(&self) -> bool {
         self.left.is_some() || (self.goodbye_said || self.junk_said) && self.outgoing.is_empty()
+    }
+
+    /// Whether this is the end of its session.
+    pub(crate) fn is_in(&self, record: &CloseRecord) -> bool {
+        match record.proxy {
+            Some(proxy) => self.address == Some(proxy) && record.client == self.announced,
+            None => record.client == self.address,
+        }
     }
 
     pub(crate) fn speaks_tls(&self) -> bool {

@@ -12,6 +12,7 @@
 mod backend;
 mod client;
 mod control;
+mod front;
 mod mouth;
 mod plan;
 mod process;

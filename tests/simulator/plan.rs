@@ -8,6 +8,7 @@ use ringwall::roster::balance::Balance;
 use ringwall::session::{self, coalescer::Threshold};
 use ringwall::shard::{BackendOptions, Dismissal};
 
+use crate::front::Edges;
 use crate::script::{ClientScript, Language, millis};
 use crate::simulation::{Rng, Settings};
 
@@ -86,6 +87,7 @@ pub(crate) struct Plan {
     pub(crate) sending: BackendOptions,
     /// Sessions that may wait for a place, for each backend.
     pub(crate) queue_max: u32,
+    pub(crate) edges: Edges,
     pub(crate) connections_max: u64,
     pub(crate) session: session::Options,
     pub(crate) memory_bytes: usize,
@@ -159,10 +161,26 @@ impl Plan {
         self.backends[backend].iter().any(|&server| self.server_plans[server].connections_max.is_some())
     }
 
+    /// The backend that this server is of.
+    fn backend_of(&self, server: usize) -> usize {
+        self.backends.iter().position(|servers| servers.contains(&server)).expect("every server is of a backend")
+    }
+
     /// Whether this server speaks TLS.
     pub(crate) fn speaks_tls(&self, server: usize) -> bool {
-        let backend = self.backends.iter().position(|servers| servers.contains(&server));
-        backend.is_some_and(|backend| self.backends_tls[backend])
+        self.backends_tls[self.backend_of(server)]
+    }
+
+    /// Whether this server is sent PROXY headers.
+    pub(crate) fn gets_headers(&self, server: usize) -> bool {
+        self.edges.backends[self.backend_of(server)].0.is_some()
+    }
+
+    /// Whether connections to this server may be greeted.
+    pub(crate) fn greets(&self, server: usize) -> bool {
+        let backend = self.backend_of(server);
+        let mut listeners = self.listeners.iter().zip(&self.edges.listeners);
+        self.edges.backends[backend].1 || listeners.any(|(listener, edge)| listener.backend == backend && edge.1)
     }
 
     /// Nothing fails, limits are far away, and the proxy is told to end when its clients are done.
@@ -199,6 +217,7 @@ impl Plan {
             server_plans: servers.iter().map(|_| PLAIN_SERVER).collect(),
             sending: SENDING,
             queue_max: 100,
+            edges: Edges::draw(seed, 1, 1),
             servers,
             connections_max: 100,
             session: session::Options {
@@ -267,8 +286,9 @@ impl Plan {
             calm: false,
             settings,
             shards: u16::try_from(rng.size(3)).expect("few shards"),
-            listeners,
             backends_tls: backends.iter().map(|_| rng.chance(400)).collect(),
+            edges: Edges::draw(seed, listeners.len(), backends.len()),
+            listeners,
             backends,
             server_plans: servers.iter().map(|_| server_plan(pools)).collect(),
             sending: sending(pools),

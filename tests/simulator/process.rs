@@ -238,11 +238,13 @@ fn shard(
         seed: plan.seed + u64::from(id),
     };
     let session = Rc::new(plan.session.clone());
-    let listeners = plan.listeners.iter().zip(acceptors(plan)).map(|(listener, acceptor)| shard::Listener {
+    let listeners = plan.listeners.iter().zip(acceptors(plan)).zip(0..);
+    let listeners = listeners.map(|((listener, acceptor), number)| shard::Listener {
         acceptor,
         backend: u16::try_from(listener.backend).expect("few backends"),
         session: Rc::clone(&session),
         socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
+        edge: plan.edges.listener(number),
     });
     let backends = (0..).zip(connectors(plan)).map(|(number, connector): (usize, _)| shard::Backend {
         name: format!("backend {number}").into(),
@@ -250,6 +252,7 @@ fn shard(
         connector,
         options: plan.sending.clone(),
         waiting: Arc::clone(&waiting[number]),
+        edge: plan.edges.backend(number),
     });
     Shard::new(options, driver, links, listeners.collect(), backends.collect())
 }

@@ -194,7 +194,7 @@ impl Run {
 
     /// Whether the log says how the client's session ended. Without room in the log there is no telling.
     pub(crate) fn has_record(&self, client: &Client) -> bool {
-        self.control.dropped() > 0 || self.control.closed.iter().any(|(_, record)| record.client == client.address)
+        self.control.dropped() > 0 || self.control.closed.iter().any(|(_, record)| client.is_in(record))
     }
 
     /// Clients and the servers they talk to, as far as either has told the other its name.

@@ -13,6 +13,7 @@ use rustls::{ClientConfig, ServerConfig};
 use crate::backend::Backend;
 use crate::client::Client;
 use crate::control::Control;
+use crate::front::{Front, Manners};
 use crate::plan::{Answer, Mishap, Plan};
 use crate::process::{Process, client_config, renewals, server_config};
 use crate::script::{ClientScript, Language, ServerScript};
@@ -155,7 +156,8 @@ impl Run {
             let number = u16::try_from(self.clients.len()).expect("few clients");
             let address = &self.plan.listeners[script.listener].address;
             let config = &self.configs[usize::from(script.language == Language::Tls13)];
-            self.clients.push(Client::connect(number, script, &self.sim, address, config));
+            let behind_proxy = self.plan.edges.listeners[script.listener].0;
+            self.clients.push(Client::connect(number, script, &self.sim, address, config, behind_proxy));
         }
         while let Some((_, mishap)) = self.mishaps.pop_if(|(at, _)| *at <= now) {
             self.suffer(mishap);
@@ -169,7 +171,9 @@ impl Run {
                     ServerScript::rough(&mut self.rng, &mut self.unasked_bytes)
                 };
                 let tls = self.plan.speaks_tls(server).then(|| Arc::clone(&self.server_config));
-                self.backends.push(Backend::new(number, server, script, peer, tls, now));
+                let manners = Manners::draw(&mut Rng::new(self.plan.seed ^ u64::from(number) << 32), self.plan.calm);
+                let front = Front::new(self.plan.gets_headers(server), self.plan.greets(server), manners);
+                self.backends.push(Backend::new(number, server, script, peer, tls, front, now));
             }
         }
     }

@@ -46,7 +46,7 @@ impl Run {
         let told = self.control.closed.iter().filter(|(_, record)| record.reason == "cut_off").count() as u64;
         assert!(told <= cut_off, "{told} sessions are told as cut off, and {cut_off} are counted");
         for client in &self.clients {
-            let records = self.control.closed.iter().filter(|(_, record)| record.client == client.address);
+            let records = self.control.closed.iter().filter(|(_, record)| client.is_in(record));
             let records = records.collect::<Vec<_>>();
             assert!(records.len() <= 1, "the end of client {} is told {} times", client.number, records.len());
             assert!(!client.shook_hands || records.len() == 1, "the end of client {} is not told", client.number);
@@ -81,7 +81,7 @@ impl Story<'_> {
         assert!(record.client_received_bytes <= client.sent, "{who}: more received than said");
         if let Some(backend) = self.backend {
             assert!(backend.heard.bytes <= record.server_sent_bytes, "{who}: the server heard more than was sent");
-            let said = if backend.speaks_tls() { u64::MAX } else { backend.said };
+            let said = if backend.speaks_tls() || self.is_greeted() { u64::MAX } else { backend.said };
             assert!(record.server_received_bytes <= said, "{who}: more received than the server said");
             assert_eq!(record.server_local_port, backend.port, "{who}: the port that the server sees");
             let session = &self.run.plan.session;
@@ -129,6 +129,17 @@ impl Story<'_> {
             "backend_closed" => backend.is_none_or(|backend| backend.witness.has_shut() || backend.goodbye_said),
             "backend_truncated" => backend.is_none_or(|backend| backend.witness.has_shut() && !backend.goodbye_said),
             "backend_handshake_failed" => self.server_speaks_tls() && self.has_been_told_of_servers(),
+            "backend_greeting_failed" => self.is_greeted() && self.has_been_told_of_servers(),
+            "server_open" => {
+                run.plan.edges.listeners[client.script.listener].1
+                    && client.has_been_told("-DENIED ringwall: the server")
+            }
+            "proxy_header_invalid" => {
+                run.plan.edges.listeners[client.script.listener].0 && client.script.language == Language::Silent
+            }
+            "proxy_header_timeout" => {
+                run.plan.edges.listeners[client.script.listener].0 && record.duration >= session.handshake_timeout
+            }
             "backend_reset" => backend.is_none_or(|backend| backend.witness.has_cut()),
             "handshake_timeout" => record.duration >= session.handshake_timeout,
             "too_many_handshakes" => run.plan.clients.len() > run.plan.handshakes_max,
@@ -137,7 +148,8 @@ impl Story<'_> {
             "record_limit" => run.may_use_up_its_keys(client),
             "backend_unreachable" => {
                 // Others may have failed their handshakes.
-                (run.may_be_unreachable(client) || self.server_speaks_tls()) && self.has_been_told_of_servers()
+                (run.may_be_unreachable(client) || self.server_speaks_tls() || self.is_greeted())
+                    && self.has_been_told_of_servers()
             }
             "too_many_connections" => !run.plan.calm && client.has_been_told("-ERR max number of clients reached\r\n"),
             "too_many_connections_per_source" => {
@@ -180,6 +192,12 @@ impl Story<'_> {
 
     fn may_find_all_full(&self) -> bool {
         self.run.plan.is_bounded(self.run.plan.listeners[self.client.script.listener].backend)
+    }
+
+    fn is_greeted(&self) -> bool {
+        let plan = &self.run.plan;
+        let servers = &plan.backends[plan.listeners[self.client.script.listener].backend];
+        servers.iter().any(|&server| plan.greets(server))
     }
 
     fn server_speaks_tls(&self) -> bool {
