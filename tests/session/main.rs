@@ -4,6 +4,8 @@
 
 mod breaks;
 mod examples;
+mod greetings;
+mod introductions;
 mod lifetimes;
 mod properties;
 mod servers;
