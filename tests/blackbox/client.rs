@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketType};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
+use crate::certificates::Certificates;
 use crate::process::PATIENCE;
 use crate::resp::{payload, reply_length, request};
 
@@ -73,6 +75,16 @@ impl Dial {
     /// Comes from this address.
     pub(crate) fn from(mut self, source: Ipv4Addr) -> Self {
         self.source = Some(source);
+        self
+    }
+
+    /// Shows the certificate `name` of a test's folder.
+    pub(crate) fn with_certificate(mut self, certificates: &Certificates, name: &str) -> Self {
+        let path = |ending: &str| certificates.folder().join(format!("{name}.{ending}"));
+        let chain = vec![CertificateDer::from_pem_file(path("crt")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(path("key")).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(certificates.roots());
+        self.config = Arc::new(config.with_client_auth_cert(chain, key).unwrap());
         self
     }
 

@@ -7,6 +7,7 @@
 
 mod certificates;
 mod client;
+mod haproxy;
 mod process;
 mod resp;
 mod ringwall;
@@ -15,6 +16,7 @@ mod server;
 
 mod abrupt_ends;
 mod byte_exactness;
+mod client_names;
 mod cluster;
 mod drain;
 mod idle_crowds;
@@ -22,8 +24,10 @@ mod listener_limits;
 mod listeners_and_servers;
 mod logs;
 mod odd_talkers;
+mod open_servers;
 mod orderly_ends;
 mod pools;
+mod proxy_protocol;
 mod real_clients;
 mod refusals;
 mod rejected_starts;
@@ -34,3 +38,4 @@ mod storms;
 mod tls_servers;
 mod tls_versions;
 mod transports;
+mod users;

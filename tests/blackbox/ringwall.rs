@@ -16,6 +16,7 @@ use crate::process::{PATIENCE, Process, run};
 pub(crate) struct Setup {
     pub(crate) certificates: Certificates,
     servers: Vec<String>,
+    bind: &'static str,
     backend: String,
     transport: &'static str,
     listener: String,
@@ -33,6 +34,7 @@ impl Setup {
         Self {
             certificates: Certificates::new(),
             servers: vec![server.into()],
+            bind: "127.0.0.1:0",
             backend: String::new(),
             transport: "tls = { certificate = \"server.crt\", private_key = \"server.key\" }",
             listener: String::new(),
@@ -58,6 +60,12 @@ impl Setup {
     /// Adds keys of the backend.
     pub(crate) fn backend(mut self, keys: &str) -> Self {
         self.backend = keys.to_owned();
+        self
+    }
+
+    /// Has the listener bind to another address.
+    pub(crate) fn bind(mut self, address: &'static str) -> Self {
+        self.bind = address;
         self
     }
 
@@ -113,8 +121,9 @@ impl Setup {
         let written = |server: &String| if server.starts_with('{') { server.clone() } else { format!("{server:?}") };
         let servers: Vec<_> = self.servers.iter().map(written).collect();
         let text = format!(
-            "[[listener]]\nname = \"public\"\nbind = \"127.0.0.1:0\"\nbackend = \"server\"\n\
+            "[[listener]]\nname = \"public\"\nbind = \"{}\"\nbackend = \"server\"\n\
              {}\n{}\n[[backend]]\nname = \"server\"\nservers = [{}]\n{}\n[log]\nformat = \"json\"\n{}",
+            self.bind,
             self.transport.replace(" }", &format!("{} }}", self.tls)),
             self.listener,
             servers.join(", "),

@@ -40,6 +40,14 @@ impl Server {
         Self::start(port, &["--port".into(), port.to_string()])
     }
 
+    /// On a TCP port, with more keys of its configuration, such as `--requirepass secret`.
+    pub(crate) fn on_tcp_with(keys: &[&str]) -> Self {
+        let port = free_port();
+        let mut arguments = vec!["--port".into(), port.to_string()];
+        arguments.extend(keys.iter().map(ToString::to_string));
+        Self::start(port, &arguments)
+    }
+
     /// On a TCP port that speaks TLS with the certificate that `certificates` has for a server; `keys` are more of its
     /// configuration, such as `--tls-auth-clients no`.
     pub(crate) fn with_tls(certificates: &Certificates, keys: &[&str]) -> Self {
