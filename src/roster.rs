@@ -156,6 +156,16 @@ impl Member {
         self.standing.store(standing as u8, Ordering::Relaxed);
     }
 
+    /// As [`Member::set_standing`], for whoever checks it: what an operator has said and that it is gone stand above what
+    /// checks have to say, and stay.
+    pub fn set_checked_standing(&self, standing: Standing, why: &str) {
+        let above = |now: u8| matches!(Standing::ALL[usize::from(now)], Standing::Drained | Standing::Gone);
+        let set = |now| (!above(now)).then_some(standing as u8);
+        if self.standing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set).is_ok() {
+            *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+        }
+    }
+
     /// Its standing in words, with the reason where one was given. Never waits: while the reason is being written, it
     /// is left out.
     #[must_use]
@@ -292,6 +302,18 @@ mod tests {
         for standing in Standing::ALL {
             member.set_standing(standing, "");
             assert_eq!(member.standing(), standing);
+        }
+    }
+
+    #[test]
+    fn checks_have_no_say_about_what_is_drained_or_gone() {
+        let member = Member::from(server(1));
+        member.set_checked_standing(Standing::Down, "refused");
+        assert_eq!(member.standing_in_words(), "down: refused");
+        for above in [Standing::Drained, Standing::Gone] {
+            member.set_standing(above, "said so");
+            member.set_checked_standing(Standing::Up, "");
+            assert_eq!(member.standing_in_words(), format!("{above}: said so"));
         }
     }
 

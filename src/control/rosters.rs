@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::dispatcher::Command;
 use crate::roster::{Member, Roster, Standing};
 use crate::shard::Dismissal;
@@ -14,6 +16,8 @@ use crate::shard::Dismissal;
 pub struct Rosters {
     backends: Vec<Backend>,
     send: Box<dyn Fn(Command) -> Result<(), Command> + Send + Sync>,
+    /// Counts the exchanges.
+    exchanges: watch::Sender<u64>,
 }
 
 struct Backend {
@@ -43,7 +47,7 @@ impl Rosters {
     ) -> Self {
         let backends =
             backends.into_iter().map(|(name, roster)| Backend { name, roster: Mutex::new(roster) }).collect();
-        Self { backends, send: Box::new(send) }
+        Self { backends, send: Box::new(send), exchanges: watch::Sender::default() }
     }
 
     /// The name and the servers of each backend, in the configuration's order.
@@ -69,7 +73,14 @@ impl Rosters {
             member.set_standing(Standing::Gone, "");
         }
         *current = roster;
+        self.exchanges.send_modify(|exchanges| *exchanges += 1);
         Ok(())
+    }
+
+    /// What changes whenever a roster is exchanged, of whichever backend, for whoever follows them.
+    #[must_use]
+    pub fn exchanges(&self) -> watch::Receiver<u64> {
+        self.exchanges.subscribe()
     }
 
     /// Says whether a server gets new sessions, and `why`, in one line without secrets. `false` when it stood so before:
@@ -130,7 +141,9 @@ mod tests {
     fn a_roster_is_exchanged_on_every_shard_and_who_is_not_in_it_is_gone() {
         let (rosters, given) = rosters(true);
         let before = rosters.roster(0);
+        let mut exchanges = rosters.exchanges();
         rosters.replace(0, before.with([server(2), server(3)])).unwrap();
+        assert_eq!((exchanges.has_changed().unwrap(), *exchanges.borrow_and_update()), (true, 1));
         let after = rosters.roster(0);
         assert!(Arc::ptr_eq(&after[0], &before[1]));
         assert_eq!((before[0].standing(), after[0].standing(), after[1].standing()), {
