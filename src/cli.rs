@@ -13,8 +13,9 @@ use clap_complete::Shell;
 pub use self::doctor::Doctor;
 
 use crate::config::{
-    Admission, Backend, BackendTls, Coalesce, Config, Limits, Listener, ListenerEdge, LogFormat, LogLevel, Server, Tls,
-    Unreachable, User, show_duration, show_size,
+    Admission, Backend, BackendTls, CheckKind, Coalesce, Config, HealthCheck, Limits, Listener, ListenerEdge,
+    LogFormat, LogLevel, Login, OnDemotion, Sentinel, Server, Tls, Unreachable, User, WantedRole, show_duration,
+    show_size,
 };
 use crate::hex;
 use crate::roster::balance::Balance;
@@ -101,6 +102,12 @@ impl fmt::Display for Plan<'_> {
             match &backend.tls {
                 None => row(f, "tls", "none: servers are spoken to in plain text")?,
                 Some(tls) => write_backend_tls(f, tls)?,
+            }
+            if let Some(check) = &backend.health_check {
+                write_health_check(f, check)?;
+            }
+            if let Some(sentinel) = &backend.sentinel {
+                write_sentinel(f, sentinel)?;
             }
         }
         writeln!(f, "runtime")?;
@@ -296,6 +303,47 @@ fn write_backend_tls(f: &mut fmt::Formatter<'_>, tls: &BackendTls) -> fmt::Resul
         row(f, "private key", pair.private_key.display())?;
     }
     write_policy(f, &tls.policy)
+}
+
+fn write_health_check(f: &mut fmt::Formatter<'_>, check: &HealthCheck) -> fmt::Result {
+    let HealthCheck { kind, interval, timeout, rise, fall, login, on_demotion } = check;
+    let kind = match kind {
+        CheckKind::Tcp => "tcp",
+        CheckKind::Ping => "ping",
+        CheckKind::Role(WantedRole::Primary) => "role primary",
+        CheckKind::Role(WantedRole::Replica) => "role replica",
+        CheckKind::Role(WantedRole::Any) => "role any",
+    };
+    let (interval, timeout) = (show_duration(*interval), show_duration(*timeout));
+    row(f, "health_check", format_args!("{kind}, every {interval} within {timeout}, rise {rise}, fall {fall}"))?;
+    write_login(f, login.as_ref())?;
+    if matches!(check.kind, CheckKind::Role(_)) {
+        let word = match on_demotion {
+            OnDemotion::Close => "close",
+            OnDemotion::Keep => "keep",
+            OnDemotion::Drain => "drain",
+        };
+        row(f, "on_demotion", word)?;
+    }
+    Ok(())
+}
+
+fn write_sentinel(f: &mut fmt::Formatter<'_>, sentinel: &Sentinel) -> fmt::Result {
+    row(f, "sentinel", format_args!("the primary \"{}\"", sentinel.name))?;
+    for server in &sentinel.addresses {
+        row(f, "sentinel address", &server.address)?;
+    }
+    write_login(f, sentinel.login.as_ref())?;
+    match &sentinel.tls {
+        None => row(f, "sentinel tls", "none: Sentinels are spoken to in plain text"),
+        Some(tls) => write_backend_tls(f, tls),
+    }
+}
+
+fn write_login(f: &mut fmt::Formatter<'_>, login: Option<&Login>) -> fmt::Result {
+    let Some(Login { username, password_file }) = login else { return Ok(()) };
+    row(f, "username", username.as_deref().unwrap_or("default"))?;
+    row(f, "password_file", password_file.display())
 }
 
 fn write_client_auth(f: &mut fmt::Formatter<'_>, auth: &ClientAuth) -> fmt::Result {

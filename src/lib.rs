@@ -17,7 +17,7 @@
 //! - The **dispatcher** is one thread with a ring of its own. It accepts, applies limits, places each client on a shard
 //!   and hands it over. It sees neither ciphertext nor plaintext.
 //! - The **control plane** is the main thread: signals, the log, the service manager and its watchdog. It touches no
-//!   session. A thread beside it reloads.
+//!   session. A thread beside it reloads, and another checks servers and listens to Sentinels.
 //!
 //! # Code map, bottom up
 //!
@@ -52,7 +52,7 @@
 //! | 4 | [`shard`] | the event loop, the session table: the only place that knows sessions and io |
 //! | 4 | [`dispatcher`] | accept, admission, placement, the pending list, drain |
 //! | 5 | [`config`] | the file, checked; valid by construction |
-//! | 5 | [`control`] | signals, log, service manager, when to reload |
+//! | 5 | [`control`] | signals, log, service manager, when to reload, [health checks](control::health) |
 //! | 5 | [`server`] | starts and ends the threads and ties them together |
 //! | 5 | [`doctor`] | looks at what the program needs before it needs it |
 //! | 5 | [`cli`] | the commands |
@@ -89,6 +89,14 @@
 //! failure of the server stays visible to the client as a cut without close_notify; a TLS server that ends without
 //! close_notify has failed. The slot is free again when the last operation in flight has come home. One
 //! [`CloseRecord`](events::CloseRecord) tells the story to the log.
+//!
+//! # A failover
+//!
+//! The checking thread keeps a connection to each server and two to each Sentinel. What comes over them is judged by pure
+//! code: replies make outcomes, outcomes in a row make a state, epochs make a belief about who is the primary. A state is
+//! stored as the standing of a [`Member`](roster::Member), which each shard reads when it next places a session; a new
+//! belief is another [`Roster`](roster::Roster). Only a definite answer, another role or another primary, dismisses the
+//! sessions of a server, by an order to each shard behind the standing that keeps them from coming back.
 //!
 //! # A reload
 //!

@@ -5,6 +5,7 @@
 //! dispatcher stops first, the shards drain, the control plane sees the last one out.
 
 mod backend_tls;
+mod checks;
 mod commands;
 mod listener_tls;
 mod plans;
@@ -14,6 +15,7 @@ mod sockets;
 mod start_error;
 
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -34,7 +36,7 @@ use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
 use self::rings::{DISPATCHER_RING, shard_ring, slots};
 use crate::config::{Config, Keyring, Machine, TlsFiles};
-use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters};
+use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters, health};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Uring, probe};
@@ -94,6 +96,7 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
         orders,
         rosters: data_plane.rosters,
         machine: Machine::of_this_process(),
+        checks: data_plane.checks,
         heartbeat,
         reload,
         ended: data_plane.ended,
@@ -118,6 +121,8 @@ pub struct DataPlane {
     pub commands: Commands,
     /// The servers, and the way to have the shards follow a change.
     pub rosters: Arc<Rosters>,
+    /// What to find out about the servers, and how.
+    pub checks: health::Plan,
     /// Signs of life, as [`Command::Ping`] asks for them: of the shards in their order, then of the dispatcher.
     pub pulses: Vec<Pulse>,
     /// What has other credentials used.
@@ -131,12 +136,14 @@ impl DataPlane {
     ///
     /// # Errors
     /// Why nothing was started.
-    pub fn start(config: &Config, keyring: Keyring) -> Result<Self, StartError> {
+    pub fn start(config: &Config, mut keyring: Keyring) -> Result<Self, StartError> {
         let confinement = probe().map_err(StartError::Unavailable)?;
         let common = Common::new(config)?;
         check_sources(config)?;
         let rosters: Vec<Roster> = config.backends.iter().map(|backend| backend.servers().collect()).collect();
+        let secrets = mem::take(&mut keyring.checks);
         let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
+        let checks = checks::plan(config, secrets, &blueprint.backends, &rosters)?;
         let (sockets, listening) = sockets::open(config, &blueprint.listeners)?;
 
         let wake = sys::eventfd()?;
@@ -189,6 +196,7 @@ impl DataPlane {
             wake,
             commands,
             rosters,
+            checks,
             pulses,
             reloader,
             ended,

@@ -209,6 +209,37 @@ fn either_side_is_told_what_it_speaks() {
 }
 
 #[test]
+fn checks_and_sentinels_are_told() {
+    let servers = "servers = [\"127.0.0.1:6379\", \"unix:/run/valkey.sock\"]";
+    let check = "health_check = { type = \"role\", username = \"probe\", password_file = \"password\" }";
+    let sentinel = "sentinel = { addresses = [\"10.0.0.1:26379\", \"10.0.0.2:26379\"], name = \"mymaster\" }";
+    for (keys, block) in [
+        (
+            format!("{servers}\n{check}"),
+            "  health_check        role primary, every 2s within 1s, rise 2, fall 3\n  \
+             username            probe\n  password_file       password\n  on_demotion         close\nruntime\n",
+        ),
+        (
+            format!("{servers}\nhealth_check = {{ type = \"ping\" }}"),
+            "  health_check        ping, every 2s within 1s, rise 2, fall 3\nruntime\n",
+        ),
+        (
+            sentinel.to_owned(),
+            "  health_check        role primary, every 2s within 1s, rise 2, fall 3\n  on_demotion         close\n  \
+             sentinel            the primary \"mymaster\"\n  sentinel address    10.0.0.1:26379\n  \
+             sentinel address    10.0.0.2:26379\n  \
+             sentinel tls        none: Sentinels are spoken to in plain text\nruntime\n",
+        ),
+    ] {
+        let folder = folder_with(&CONFIG.replace(servers, &keys));
+        std::fs::write(folder.path().join("password"), "correct-horse\n").expect("the folder takes a file");
+        let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+        assert!(printed.output.contains(block), "{}\n{}", printed.output, printed.errors);
+        assert!(!printed.output.contains("correct-horse"));
+    }
+}
+
+#[test]
 fn warnings_of_a_valid_configuration_are_shown() {
     let folder = folder_with(&format!("{CONFIG}\n[[backend]]\nname = \"spare\"\nservers = [\"unix:/s\"]\n"));
     let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));

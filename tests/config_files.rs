@@ -30,7 +30,8 @@ fn an_unknown_key_is_told_the_nearest_known_one() {
         (
             "weights = [1]",
             "9: backend.weights: unknown key; known here: name, servers, balance, retries, max_queue, \
-             queue_timeout, source_addresses, resolve_interval, send_proxy, client_name, client_info, tls",
+             queue_timeout, source_addresses, resolve_interval, send_proxy, client_name, client_info, tls, \
+             health_check, sentinel",
         ),
     ] {
         assert_eq!(refusal_of_minimal_and(text), message);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ringwall::config::{Config, Machine, TlsFiles};
 use ringwall::control::{
-    Cause, Ending, Heartbeat, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal,
+    Cause, Ending, Heartbeat, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal, health,
     run_obeying,
 };
 use ringwall::events::{CloseRecord, Denial, Event, EventSender, events};
@@ -134,6 +134,7 @@ impl World {
                     },
                     rosters: Arc::new(rosters),
                     machine: later,
+                    checks: health::Plan::default(),
                     heartbeat: Heartbeat { pulses: vec![], ask: Box::new(|_| {}) },
                     reload: Reload {
                         files,

@@ -8,10 +8,12 @@ use toml::Spanned;
 use super::backend_edge::read_backend_edge;
 use super::backend_tls::{BackendTls, read_backend_tls};
 use super::error::{ConfigError, Source};
+use super::health_check::{HealthCheck, read_health_check};
 use super::listener::Listener;
 use super::machine::Machine;
 use super::raw::{RawBackend, Value};
 use super::section::{Item, Section};
+use super::sentinel::{Sentinel, read_sentinel};
 use super::server::{Entry, place_of, read_entries};
 use super::{ENTRIES_MAX, address, check_entries};
 use crate::io::Address;
@@ -26,7 +28,7 @@ pub struct Backend {
     pub name: Box<str>,
     /// How it speaks TLS to its servers; without it, they are spoken to in plain text.
     pub tls: Option<BackendTls>,
-    /// What is written of its servers; at least one.
+    /// What is written of its servers; at least one, unless Sentinels name it.
     pub entries: Vec<Entry>,
     /// How sessions are sent to them.
     pub options: BackendOptions,
@@ -36,6 +38,10 @@ pub struct Backend {
     pub resolve_interval: Option<Duration>,
     /// What its servers are told before clients' first bytes.
     pub edge: BackendEdge,
+    /// How its servers are checked; without it, they are not.
+    pub health_check: Option<HealthCheck>,
+    /// Who is asked for its one server; without it, the servers are those that are written.
+    pub sentinel: Option<Sentinel>,
 }
 
 /// Most sessions that may be asked to wait: as many as a listener may have.
@@ -45,7 +51,7 @@ const QUEUE_MAX_MAX: u32 = 1_000_000;
 const RETRIES_MAX: u32 = 1_024;
 
 impl Backend {
-    /// Its servers, at least one. A host name with several addresses is as many servers, in the resolver's order.
+    /// Its servers, at least one, unless Sentinels name it. A host name with several addresses is as many servers, in the resolver's order.
     pub fn servers(&self) -> impl Iterator<Item = Server> {
         self.entries.iter().flat_map(Entry::servers)
     }
@@ -66,14 +72,24 @@ pub(super) fn read_backends(
         if backends.iter().any(|backend| &*backend.name == name) {
             return Err(section.error("name", value, "is the name of another backend already"));
         }
-        let tls = entry.get_ref().tls.as_ref().map(|tls| read_backend_tls(source, tls)).transpose()?;
         let raw = entry.get_ref();
-        let Some(servers) = &raw.servers else {
-            return Err(section.missing("servers", entry, "a list of addresses, such as [\"127.0.0.1:6379\"]"));
+        let tls =
+            raw.tls.as_ref().map(|tls| read_backend_tls(&Section { source, name: "backend.tls" }, tls)).transpose()?;
+        let sentinel = raw.sentinel.as_ref().map(|sentinel| read_sentinel(source, sentinel, machine)).transpose()?;
+        let entries = match (&raw.servers, &sentinel) {
+            (Some(servers), None) => read_entries(&section, servers, tls.as_ref(), machine)?,
+            (None, Some(_)) => Vec::new(),
+            (None, None) => {
+                return Err(section.missing("servers", entry, "a list of addresses, such as [\"127.0.0.1:6379\"]"));
+            }
+            (Some(servers), Some(_)) => {
+                let problem = "are given, and so is sentinel, which finds the server: leave one of the two out";
+                return Err(section.error("servers", servers, problem));
+            }
         };
         let backend = Backend {
             name: name.into(),
-            entries: read_entries(&section, servers, tls.as_ref(), machine)?,
+            entries,
             tls,
             options: read_options(&section, raw)?,
             queue_max: section.count("max_queue", raw.max_queue.as_ref(), 0..=QUEUE_MAX_MAX)?.unwrap_or(1_024),
@@ -84,8 +100,10 @@ pub(super) fn read_backends(
                 "1s"..="24h",
             )?,
             edge: read_backend_edge(&section, raw)?,
+            health_check: read_health_check(source, raw.health_check.as_ref(), sentinel.is_some())?,
+            sentinel,
         };
-        check_backend(&section, raw, servers, &backend)?;
+        check_backend(&section, raw, &backend)?;
         backends.push(backend);
     }
     Ok(backends)
@@ -143,14 +161,9 @@ fn read_sources(section: &Section<'_>, value: Option<&Spanned<Value>>) -> Result
 }
 
 /// Checks what no key's own bounds can say.
-fn check_backend(
-    section: &Section<'_>,
-    raw: &RawBackend,
-    servers: &Spanned<Value>,
-    backend: &Backend,
-) -> Result<(), ConfigError> {
+fn check_backend(section: &Section<'_>, raw: &RawBackend, backend: &Backend) -> Result<(), ConfigError> {
     let count = backend.servers().count();
-    if count > ENTRIES_MAX {
+    if let Some(servers) = raw.servers.as_ref().filter(|_| count > ENTRIES_MAX) {
         let problem = format!("has {count} addresses; a backend has at most {ENTRIES_MAX}");
         return Err(section.error("servers", servers, &problem));
     }
@@ -171,7 +184,7 @@ fn check_backend(
         };
         let sources = &backend.options.sources;
         let lacks = |server: &Server| !sources.iter().any(|source| serves(server, source));
-        if backend.servers().all(|server| lacks(&server)) {
+        if backend.sentinel.is_none() && backend.servers().all(|server| lacks(&server)) {
             let problem = "is of no use: no server of this backend is reached over TCP from an address of its family";
             return Err(section.error("source_addresses", value, problem));
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use toml::Spanned;
 
-use super::error::{ConfigError, Source};
+use super::error::ConfigError;
 use super::policy::{RawPolicy, read_policy};
 use super::raw::{RawBackendTls, Value};
 use super::section::{Section, as_text};
@@ -33,12 +33,13 @@ enum Verify {
     None,
 }
 
-pub(super) fn read_backend_tls(source: &Source, tls: &Spanned<RawBackendTls>) -> Result<BackendTls, ConfigError> {
-    let (section, raw) = (Section { source, name: "backend.tls" }, tls.get_ref());
+/// Reads the table of this name: a backend's own, or that of its Sentinels.
+pub(super) fn read_backend_tls(section: &Section<'_>, tls: &Spanned<RawBackendTls>) -> Result<BackendTls, ConfigError> {
+    let raw = tls.get_ref();
     let words = [("full", Verify::Full), ("ca", Verify::Chain), ("none", Verify::None)];
     let verify = section.choice("verify", raw.verify.as_ref(), Verify::Full, &words)?;
     let what = "the certificates of the authorities that servers must have theirs from, a file in PEM form";
-    let ca = read_path(&section, "ca", raw.ca.as_ref(), what)?;
+    let ca = read_path(section, "ca", raw.ca.as_ref(), what)?;
     let auth = match (verify, ca) {
         (Verify::Full, Some(ca)) => ServerAuth::Full(ca),
         (Verify::Chain, Some(ca)) => ServerAuth::Chain(ca),
@@ -65,12 +66,7 @@ pub(super) fn read_backend_tls(source: &Source, tls: &Spanned<RawBackendTls>) ->
         groups: raw.groups.as_ref(),
         require_pq: raw.require_pq.as_ref(),
     };
-    Ok(BackendTls {
-        auth,
-        server_name,
-        identity: read_identity(&section, tls)?,
-        policy: read_policy(&section, &policy)?,
-    })
+    Ok(BackendTls { auth, server_name, identity: read_identity(section, tls)?, policy: read_policy(section, &policy)? })
 }
 
 fn read_identity(section: &Section<'_>, tls: &Spanned<RawBackendTls>) -> Result<Option<Pair>, ConfigError> {
@@ -85,10 +81,11 @@ fn read_identity(section: &Section<'_>, tls: &Spanned<RawBackendTls>) -> Result<
     }
 }
 
-/// The name that a server is asked for: the backend's for all, or the host of its own address as `place` has it.
-/// There must be one where names are verified.
+/// The name that a server is asked for: the backend's for all, or the host of its own address as `place` has it, which is
+/// an item of `key`. There must be one where names are verified.
 pub(super) fn server_name(
-    backend: &Section<'_>,
+    section: &Section<'_>,
+    key: &str,
     tls: &BackendTls,
     address: &Address,
     place: &Spanned<Value>,
@@ -103,7 +100,7 @@ pub(super) fn server_name(
     };
     if name.is_none() && matches!(tls.auth, ServerAuth::Full(_)) {
         let problem = "has no name that a certificate can be for: write tls.server_name, or tls.verify = \"ca\"";
-        return Err(backend.error("servers", place, problem));
+        return Err(section.error(key, place, problem));
     }
     Ok(name)
 }
@@ -114,15 +111,15 @@ fn without_brackets(host: &str) -> &str {
     inner.filter(|inner| inner.parse::<IpAddr>().is_ok()).unwrap_or(host)
 }
 
-/// Reads the files that the table names, which `tls` was made of.
+/// Reads the files that the table of this name names, which `tls` was made of.
 pub(super) fn load_backend_credentials(
-    source: &Source,
+    section: &Section<'_>,
     tls: &BackendTls,
     raw: &Spanned<RawBackendTls>,
     security: Security,
     warnings: &mut Vec<String>,
 ) -> Result<BackendCredentials, ConfigError> {
-    let error = |problem: String| source.error(raw.span(), "backend.tls", problem);
+    let error = |problem: String| section.source.error(raw.span(), section.name, problem);
     let servers = Servers::load(&tls.auth).map_err(|problem| error(problem.to_string()))?;
     let identity = tls.identity.as_ref().map(|pair| Identity::load(&pair.certificate, &pair.private_key));
     let identity = identity.transpose().map_err(|problem| error(problem.to_string()))?;

@@ -13,10 +13,12 @@ mod backend_edge;
 mod backend_tls;
 mod cert_dir;
 mod changes;
+mod check_secrets;
 mod client_auth;
 mod credential;
 mod duration;
 mod error;
+mod health_check;
 mod limits;
 mod listener;
 mod listener_edge;
@@ -28,6 +30,7 @@ mod reload;
 mod runtime;
 mod section;
 mod security;
+mod sentinel;
 mod server;
 mod session_limits;
 mod size;
@@ -42,7 +45,9 @@ use toml::Spanned;
 pub use self::admission::Admission;
 pub use self::backend::Backend;
 pub use self::backend_tls::BackendTls;
+pub use self::check_secrets::CheckSecrets;
 pub use self::error::ConfigError;
+pub use self::health_check::{CheckKind, HealthCheck, Login, OnDemotion, WantedRole};
 pub use self::limits::Limits;
 pub use self::listener::{Listener, Unreachable};
 pub use self::listener_edge::{ListenerEdge, User};
@@ -50,6 +55,7 @@ pub use self::machine::{Machine, raise_open_files};
 pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
 pub use self::security::Security;
+pub use self::sentinel::Sentinel;
 pub use self::server::Entry;
 pub use self::session_limits::SessionLimits;
 pub use self::tls::{Pair, Tls};
@@ -58,6 +64,7 @@ pub use crate::roster::Server;
 pub use self::duration::show as show_duration;
 pub use self::size::show as show_size;
 
+use self::backend_tls::load_backend_credentials;
 use self::error::Source;
 use self::raw::{RawConfig, Value};
 use self::section::{Section, is_word};
@@ -104,6 +111,8 @@ pub struct Keyring {
     pub backends: Vec<Option<BackendCredentials>>,
     /// Of the users of each listener, in their order.
     pub passwords: Vec<Vec<Secret>>,
+    /// What each backend's checks need, in their order.
+    pub checks: Vec<CheckSecrets>,
 }
 
 /// How long small writes are gathered into one record and one send.
@@ -162,7 +171,7 @@ impl Config {
         let source = Arc::new(Source::read(file)?);
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
-        let (mut listeners, mut backends, mut passwords) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut listeners, mut backends, mut passwords, mut checks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
             let tls = listener.tls.as_ref().zip(raw.get_ref().tls.as_ref());
             let load = |(tls, raw)| tls::load_credentials(&source, tls, raw, config.security, &mut config.warnings);
@@ -174,10 +183,12 @@ impl Config {
         for (backend, raw) in config.backends.iter().zip(&raw.backend) {
             let tls = backend.tls.as_ref().zip(raw.get_ref().tls.as_ref());
             let (security, warnings) = (config.security, &mut config.warnings);
-            let load = |(tls, raw)| backend_tls::load_backend_credentials(&source, tls, raw, security, warnings);
+            let section = Section { source: &source, name: "backend.tls" };
+            let load = |(tls, raw)| load_backend_credentials(&section, tls, raw, security, warnings);
             backends.push(tls.map(load).transpose()?);
+            checks.push(CheckSecrets::load(&source, backend, raw.get_ref(), security, &mut config.warnings)?);
         }
-        Ok((config, Keyring { listeners, backends, passwords }))
+        Ok((config, Keyring { listeners, backends, passwords, checks }))
     }
 
     /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text

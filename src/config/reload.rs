@@ -139,11 +139,12 @@ impl ReloadSource {
         }
         let mut backends = Vec::new();
         for (entry, running) in raw.backend.iter().zip(&self.backends) {
-            let read = entry.get_ref().tls.as_ref().map(|raw| read_backend_tls(source, raw).map(|tls| (tls, raw)));
+            let section = Section { source, name: "backend.tls" };
+            let read = entry.get_ref().tls.as_ref().map(|raw| read_backend_tls(&section, raw).map(|tls| (tls, raw)));
             let read = read.transpose()?;
             running.check(source, entry, read.as_ref().map(|(tls, _)| tls))?;
             let load = |(tls, raw): (BackendTls, _)| {
-                load_backend_credentials(source, &tls, raw, self.security, warnings)
+                load_backend_credentials(&section, &tls, raw, self.security, warnings)
                     .map(|credentials| (tls, credentials))
             };
             backends.push(read.map(load).transpose()?);

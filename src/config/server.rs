@@ -186,7 +186,7 @@ impl<'v> RawServer<'v> {
                 value,
                 "is of no use: the backend has no tls, so nobody is asked for it",
             )),
-            (Some(tls), None) => server_name(backend, tls, address, place),
+            (Some(tls), None) => server_name(backend, "servers", tls, address, place),
             (Some(_), Some((text, value))) => {
                 let error = || section.error("server_name", value, &format!("is not {what}"));
                 ServerName::parse(text).ok_or_else(error).map(Some)

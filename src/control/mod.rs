@@ -8,6 +8,7 @@
 //!
 //! Read `tests/control_plane.rs` first.
 
+pub mod health;
 mod inbox;
 mod log_queue;
 mod logging;
@@ -41,6 +42,7 @@ pub use self::rosters::{NotTaken, Rosters};
 pub use self::signals::Signal;
 pub use self::watchdog::Heartbeat;
 
+use self::health::Health;
 use self::inbox::Inbox;
 use self::reload::{Progress, ReloadCounts, Reloads};
 use self::resolve::Resolving;
@@ -79,6 +81,8 @@ pub struct Plane<'a> {
     pub rosters: Arc<Rosters>,
     /// How the servers' host names are looked up.
     pub machine: Machine,
+    /// What to find out about the servers, and how.
+    pub checks: health::Plan,
     /// How to know that the data plane is alive.
     pub heartbeat: Heartbeat,
     /// How to have the data plane use what has changed in files.
@@ -134,6 +138,7 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
     let ended = std::mem::replace(&mut plane.ended, oneshot::channel().1);
     let channels = std::mem::take(&mut plane.events);
     let reload = std::mem::replace(&mut plane.reload, Reload::idle());
+    let checks = plane.checks.take();
     let supervised = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         runtime.block_on(async {
             let signals = signals()?;
@@ -142,7 +147,8 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let resolving = Resolving::start(plane.config, &plane.machine, &plane.rosters)?;
             let watchdog = Watchdog::new(plane.notifier.patience());
             plane.log_start();
-            Supervisor { plane: &plane, inbox, reloads, resolving, watchdog, phase: Phase::Serving, dropped: 0 }
+            let health = Health::start(checks, &plane.rosters)?;
+            Supervisor { plane: &plane, inbox, reloads, resolving, health, watchdog, phase: Phase::Serving, dropped: 0 }
                 .run(signals, ended)
                 .await
         })
@@ -172,6 +178,7 @@ struct Supervisor<'p, 'a> {
     inbox: Inbox,
     reloads: Reloads,
     resolving: Resolving,
+    health: Health,
     watchdog: Watchdog,
     phase: Phase,
     /// Log records dropped and not yet told.
@@ -206,6 +213,7 @@ impl Supervisor<'_, '_> {
                 () = self.watchdog.due() => self.tell_alive(),
                 Some(progress) = self.reloads.progress() => self.tell_reload(progress),
                 news = self.resolving.news() => report::log_resolved(&news),
+                news = self.health.news() => news.log(),
                 ready = self.inbox.ready() => {
                     ready?;
                     self.log_batch();
@@ -291,7 +299,7 @@ impl Supervisor<'_, '_> {
     /// Says how many records never became a line, once it can be said.
     fn log_dropped(&mut self) {
         let queue = self.plane.logging.queue();
-        self.dropped += self.inbox.take_dropped() + queue.take_dropped();
+        self.dropped += self.inbox.take_dropped() + self.health.take_dropped() + queue.take_dropped();
         if self.dropped > 0 && queue.can_tell() {
             warn!(target: "ringwall::control", dropped = self.dropped, "{} log records dropped", self.dropped);
             self.dropped = 0;

@@ -14,7 +14,7 @@ use crate::roster::waiting::Waiting;
 use crate::secret::Secret;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::{self, BackendOptions};
-use crate::tls::{BackendCredentials, Credentials};
+use crate::tls::{BackendCredentials, Connector, Credentials};
 
 /// A listener, as each shard builds it.
 #[derive(Debug)]
@@ -130,11 +130,16 @@ impl BackendPlan {
         Ok(shard::Backend {
             name: self.name.clone(),
             roster: self.roster.clone(),
-            connector: self.tls.as_ref().map(BackendTls::connector).transpose()?,
+            connector: self.connector()?,
             options: self.options.clone(),
             waiting: Arc::clone(&self.waiting),
             edge: self.edge.clone(),
         })
+    }
+
+    /// What makes the TLS side of connections to its servers, where there is one.
+    pub(super) fn connector(&self) -> Result<Option<Connector>, StartError> {
+        self.tls.as_ref().map(BackendTls::connector).transpose()
     }
 }
 

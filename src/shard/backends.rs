@@ -225,7 +225,7 @@ impl Upstream {
             .map(|target| format!("{}: {}", target.member.name, target.member.standing_in_words()))
             .collect();
         match self.targets.len() {
-            0 => told.push("it has none".to_owned()),
+            0 => told.push("none is known yet".to_owned()),
             count if count > TOLD_MAX => told.push(format!("and {} more", count - TOLD_MAX)),
             _ => {}
         }
@@ -312,7 +312,7 @@ mod tests {
         let text = "backend 'cache': no server is up (127.0.0.1:1: down; 127.0.0.1:2: down; 127.0.0.1:3: down; \
                     127.0.0.1:4: down; and 2 more)";
         assert_eq!(all.unreachable_text(None), text);
-        assert_eq!(upstream(&[]).unreachable_text(None), "backend 'cache': no server is up (it has none)");
+        assert_eq!(upstream(&[]).unreachable_text(None), "backend 'cache': no server is up (none is known yet)");
     }
 
     #[test]

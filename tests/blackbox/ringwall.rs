@@ -46,6 +46,13 @@ impl Setup {
         }
     }
 
+    /// One listener and a backend without servers, whose keys must say who names one.
+    pub(crate) fn before_sentinels(keys: &str) -> Self {
+        let mut setup = Self::before(String::new()).backend(keys);
+        setup.servers.clear();
+        setup
+    }
+
     /// With this configuration.
     pub(crate) fn of_text(text: String) -> Self {
         Self { text: Some(text), ..Self::before("") }
@@ -120,13 +127,14 @@ impl Setup {
         }
         let written = |server: &String| if server.starts_with('{') { server.clone() } else { format!("{server:?}") };
         let servers: Vec<_> = self.servers.iter().map(written).collect();
+        let servers = if servers.is_empty() { String::new() } else { format!("servers = [{}]", servers.join(", ")) };
         let text = format!(
             "[[listener]]\nname = \"public\"\nbind = \"{}\"\nbackend = \"server\"\n\
-             {}\n{}\n[[backend]]\nname = \"server\"\nservers = [{}]\n{}\n[log]\nformat = \"json\"\n{}",
+             {}\n{}\n[[backend]]\nname = \"server\"\n{}\n{}\n[log]\nformat = \"json\"\n{}",
             self.bind,
             self.transport.replace(" }", &format!("{} }}", self.tls)),
             self.listener,
-            servers.join(", "),
+            servers,
             self.backend,
             self.sections
         );

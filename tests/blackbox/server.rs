@@ -40,12 +40,23 @@ impl Server {
         Self::start(port, &["--port".into(), port.to_string()])
     }
 
-    /// On a TCP port, with more keys of its configuration, such as `--requirepass secret`.
+    /// On a TCP port, with more of its configuration.
     pub(crate) fn on_tcp_with(keys: &[&str]) -> Self {
         let port = free_port();
-        let mut arguments = vec!["--port".into(), port.to_string()];
-        arguments.extend(keys.iter().map(ToString::to_string));
-        Self::start(port, &arguments)
+        let keys = keys.iter().map(ToString::to_string);
+        Self::start(port, &["--port".into(), port.to_string()].into_iter().chain(keys).collect::<Vec<_>>())
+    }
+
+    /// A replica of this server, as soon as it copies it.
+    pub(crate) fn replica(&self) -> Self {
+        let replica = Self::on_tcp_with(&["--replicaof", "127.0.0.1", &self.port.to_string()]);
+        replica.process.line(|line| line.contains("Finished with success"));
+        replica
+    }
+
+    /// Its TCP port.
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
     }
 
     /// On a TCP port that speaks TLS with the certificate that `certificates` has for a server; `keys` are more of its
@@ -70,6 +81,8 @@ impl Server {
             .args(["--protected-mode", "no"])
             // Values of any size, and no opinion on how fast a client must read.
             .args(["--proto-max-bulk-len", "1gb", "--client-query-buffer-limit", "2gb"])
+            // A replica is served at once.
+            .args(["--repl-diskless-sync-delay", "0"])
             .args(arguments)
             .arg("--unixsocket")
             .arg(folder.path().join("server.sock"))

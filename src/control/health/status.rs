@@ -1,0 +1,122 @@
+//! What health checks have found out: plain data that any thread may read at any time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::answer::ServerRole;
+use super::judge::State;
+use super::knowledge::Contact;
+use super::sentinel::Whereabouts;
+use crate::roster::Member;
+use crate::time::Time;
+
+/// One backend that is checked.
+#[derive(Clone, Debug)]
+pub struct BackendStatus {
+    /// Its index in the configuration.
+    pub backend: u16,
+    /// Its name there.
+    pub name: Box<str>,
+    /// What its Sentinels say, where it has some.
+    pub sentinel: Option<SentinelStatus>,
+    /// The servers that it has now.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub struct ServerStatus {
+    /// Which it is; its standing also tells of what is not for checks to say, such as that an operator has drained it.
+    pub member: Arc<Member>,
+    /// What checks have come to.
+    pub state: State,
+    /// When the state became this.
+    pub since: Time,
+    /// The role that it last told, where that is asked.
+    pub role: Option<ServerRole>,
+    /// When the last check ended; none was made yet without it.
+    pub checked: Option<Time>,
+    /// How long the last check took.
+    pub took: Duration,
+    /// What was wrong in the last check, or why it stands as it does: one line without secrets.
+    pub problem: Option<Box<str>>,
+    /// Checks so far.
+    pub checks: u64,
+    /// Those of them that failed.
+    pub checks_failed: u64,
+}
+
+/// What the Sentinels of a backend say.
+#[derive(Clone, Debug)]
+pub struct SentinelStatus {
+    /// What they call the primary.
+    pub primary_name: Box<str>,
+    /// Where it is, once one has told.
+    pub primary: Option<Whereabouts>,
+    /// The epoch of the configuration that says so.
+    pub epoch: u64,
+    /// What is wrong with all of them together: one line without secrets.
+    pub problem: Option<Box<str>>,
+    /// Each Sentinel's address as it is written, and how far it can be relied on.
+    pub sentinels: Vec<(Box<str>, Contact)>,
+}
+
+/// All backends that are checked, in the configuration's order.
+#[derive(Debug, Default)]
+pub struct Status(Mutex<Vec<BackendStatus>>);
+
+impl Status {
+    pub(super) fn new(backends: Vec<BackendStatus>) -> Self {
+        Self(Mutex::new(backends))
+    }
+
+    /// As it is at the moment.
+    #[must_use]
+    pub fn read(&self) -> Vec<BackendStatus> {
+        self.lock().clone()
+    }
+
+    /// Changes what is known of the backend at `slot`.
+    pub(super) fn change(&self, slot: usize, change: impl FnOnce(&mut BackendStatus)) {
+        if let Some(backend) = self.lock().get_mut(slot) {
+            change(backend);
+        }
+    }
+
+    /// Each change is whole when it ends, and none of them panics.
+    fn lock(&self) -> MutexGuard<'_, Vec<BackendStatus>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BackendStatus {
+    /// Has these servers from `now` on: what is known of those that stay is kept.
+    pub(super) fn set_servers(&mut self, members: &[Arc<Member>], now: Time) {
+        let before = std::mem::take(&mut self.servers);
+        let server = |member: &Arc<Member>| {
+            let known = before.iter().find(|server| Arc::ptr_eq(&server.member, member));
+            known.cloned().unwrap_or_else(|| ServerStatus::unchecked(member, now))
+        };
+        self.servers = members.iter().map(server).collect();
+    }
+
+    pub(super) fn server_mut(&mut self, member: &Arc<Member>) -> Option<&mut ServerStatus> {
+        self.servers.iter_mut().find(|server| Arc::ptr_eq(&server.member, member))
+    }
+}
+
+impl ServerStatus {
+    fn unchecked(member: &Arc<Member>, now: Time) -> Self {
+        Self {
+            member: Arc::clone(member),
+            state: State::Unknown,
+            since: now,
+            role: None,
+            checked: None,
+            took: Duration::ZERO,
+            problem: None,
+            checks: 0,
+            checks_failed: 0,
+        }
+    }
+}
