@@ -35,6 +35,7 @@
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 1 | [`secret`] | passwords in files of their own |
 //! | 1 | [`auth_check`] | whether a server asks for a password, as last seen |
+//! | 0 | `labels` | enums whose variants have names in logs and metrics |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
@@ -162,6 +163,7 @@ pub mod events;
 pub mod files;
 pub mod hex;
 pub mod io;
+mod labels;
 pub mod load;
 pub mod mailbox;
 pub mod metrics;

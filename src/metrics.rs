@@ -1,114 +1,388 @@
-//! Plain counters of one thread of the data plane.
+//! What one thread of the data plane counts.
 //!
-//! A [`Tally`] belongs to the shard or dispatcher that counts in it: no atomics, no globals. What others may read of
-//! it, its thread publishes as a whole.
+//! A [`Tally`] belongs to the shard or dispatcher that counts in it: no locks, no globals, and no cache line that another
+//! thread writes. Each of its numbers has one writer, so counting is a plain load, an addition and a plain store; any
+//! other thread may read at any moment, and finds no number smaller than the last time. Numbers of one reading belong to
+//! neighbouring moments, not to one.
+//!
+//! Each counter is named once, in the table below. How they are called outside, `control::admin` knows.
 
-/// What one shard, or the dispatcher, has counted since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Sessions taken over from the dispatcher, among them those that are only told of a limit.
-    pub sessions: u64,
-    /// Clients that came while a limit of connections was reached and are told so.
-    pub refused_at_limit: u64,
-    /// The same, closed without a word.
-    pub closed_at_limit: u64,
-    /// Clients that came while their source had as many connections as it may have, and are told so.
-    pub refused_at_source_limit: u64,
-    /// The same, closed without a word.
-    pub closed_at_source_limit: u64,
-    /// Clients that came faster than the listener's rate of connections allows, and are told so.
-    pub refused_at_rate: u64,
-    /// Clients that came faster than the listener's rates allow, closed without a word.
-    pub closed_at_rate: u64,
-    /// Clients from networks that may not connect, closed without a word.
-    pub denied: u64,
-    /// Handshakes with clients completed.
-    pub handshakes: u64,
-    /// Handshakes not begun, because the client was gone or its time was over when their turn came.
-    pub handshakes_abandoned: u64,
-    /// Handshakes ended to make room for newer ones.
-    pub handshakes_displaced: u64,
-    /// Handshakes with servers completed.
-    pub backend_handshakes: u64,
-    /// Sessions that had to wait for a place at a server.
-    pub queued: u64,
-    /// Greetings that servers have answered.
-    pub greetings: u64,
-    /// Commands of greetings that servers have refused, and that change nothing: names of connections.
-    pub greetings_refused: u64,
-    /// Clients refused because a server lets in whoever has no password.
-    pub refused_at_open_server: u64,
-    /// Clients refused because no user is for their certificate, or the server does not take it.
-    pub users_refused: u64,
-    /// TLS records opened.
-    pub records_opened: u64,
-    /// Flushes of a cork at the end of a batch of completions.
-    pub flushes_batch_end: u64,
-    /// Flushes because the cork would have passed the byte threshold, or because a large chunk came behind it.
-    pub flushes_threshold: u64,
-    /// Flushes because the side is about to end.
-    pub flushes_close: u64,
-    /// Chunks that joined others in a cork.
-    pub chunks_corked: u64,
-    /// Chunks large enough to pass the cork.
-    pub chunks_passed: u64,
-    /// Sends started.
-    pub sends: u64,
-    /// Receives completed with data.
-    pub receives: u64,
-    /// Receives that found no free buffer and were armed again.
-    pub receives_without_buffer: u64,
-    /// Times a receive was paused because the other side's send queue stood at its high-water mark.
-    pub backpressure_pauses: u64,
-    /// Sessions that were stopped with bytes held, counted at each 0 to 1 transition of their pending flag.
-    pub pending_transitions: u64,
-    /// Completions of an earlier user of a slot.
-    pub stale_completions: u64,
-    /// Turns of the loop.
-    pub turns: u64,
-    /// Calls of `io_uring_enter(2)`.
-    pub enters: u64,
-    /// Completions the kernel could not queue in time.
-    pub completion_overflows: u64,
-    /// Close records dropped because the log's ring was full.
-    pub records_dropped: u64,
+use std::marker::PhantomData;
+use std::ops::{AddAssign, Index};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Ways for a session to end that there is room for.
+pub const CLOSE_REASONS_MAX: usize = 56;
+/// Ways for TLS to fail that there is room for.
+pub const FAILURES_MAX: usize = 48;
+/// TLS alerts that there is room for.
+pub const ALERTS_MAX: usize = 40;
+/// Kinds of completed handshakes that there is room for.
+pub const HANDSHAKE_KINDS_MAX: usize = 40;
+/// Ways for a connection to a server to fail that there is room for.
+pub const CONNECT_FAILURES_MAX: usize = 8;
+
+/// A number that one thread writes and any thread may read.
+#[derive(Debug, Default)]
+pub struct Number(AtomicU64);
+
+impl Number {
+    /// Adds to it. To be called by its one writer only.
+    pub fn add(&self, more: u64) {
+        // No read-modify-write: this thread is the only one that writes.
+        self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
+    /// Sets it. To be called by its one writer only.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Its value, or one it had a moment ago.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
-impl std::ops::AddAssign for Tally {
-    /// Sums field by field: what several shards have counted.
-    fn add_assign(&mut self, other: Self) {
-        self.sessions += other.sessions;
-        self.refused_at_limit += other.refused_at_limit;
-        self.closed_at_limit += other.closed_at_limit;
-        self.refused_at_source_limit += other.refused_at_source_limit;
-        self.closed_at_source_limit += other.closed_at_source_limit;
-        self.refused_at_rate += other.refused_at_rate;
-        self.closed_at_rate += other.closed_at_rate;
-        self.denied += other.denied;
-        self.handshakes += other.handshakes;
-        self.handshakes_abandoned += other.handshakes_abandoned;
-        self.handshakes_displaced += other.handshakes_displaced;
-        self.backend_handshakes += other.backend_handshakes;
-        self.queued += other.queued;
-        self.greetings += other.greetings;
-        self.greetings_refused += other.greetings_refused;
-        self.refused_at_open_server += other.refused_at_open_server;
-        self.users_refused += other.users_refused;
-        self.records_opened += other.records_opened;
-        self.flushes_batch_end += other.flushes_batch_end;
-        self.flushes_threshold += other.flushes_threshold;
-        self.flushes_close += other.flushes_close;
-        self.chunks_corked += other.chunks_corked;
-        self.chunks_passed += other.chunks_passed;
-        self.sends += other.sends;
-        self.receives += other.receives;
-        self.receives_without_buffer += other.receives_without_buffer;
-        self.backpressure_pauses += other.backpressure_pauses;
-        self.pending_transitions += other.pending_transitions;
-        self.stale_completions += other.stale_completions;
-        self.turns += other.turns;
-        self.enters += other.enters;
-        self.completion_overflows += other.completion_overflows;
-        self.records_dropped += other.records_dropped;
+/// A part of a [`Tally`].
+pub trait Part {
+    /// What is read of it.
+    type Total;
+
+    /// Reads it.
+    fn total(&self) -> Self::Total;
+
+    /// Adds what was read of the same part of another tally.
+    fn sum(total: &mut Self::Total, other: &Self::Total);
+}
+
+impl Part for Number {
+    type Total = u64;
+
+    fn total(&self) -> u64 {
+        self.get()
+    }
+
+    fn sum(total: &mut u64, other: &u64) {
+        *total += other;
+    }
+}
+
+/// One number for each value of a label, by the value's position among all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labelled<T, const N: usize>([T; N]);
+
+impl<T: Default, const N: usize> Default for Labelled<T, N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| T::default()))
+    }
+}
+
+impl<const N: usize> Labelled<u64, N> {
+    /// All of them together.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl<T, const N: usize> Index<usize> for Labelled<T, N> {
+    type Output = T;
+
+    fn index(&self, position: usize) -> &T {
+        &self.0[position]
+    }
+}
+
+impl<const N: usize> Part for Labelled<Number, N> {
+    type Total = Labelled<u64, N>;
+
+    fn total(&self) -> Self::Total {
+        Labelled(std::array::from_fn(|position| self[position].get()))
+    }
+
+    fn sum(total: &mut Self::Total, other: &Self::Total) {
+        total.0.iter_mut().zip(&other.0).for_each(|(total, other)| *total += other);
+    }
+}
+
+/// Two cache lines: neighbouring lines are fetched together, so less would still be shared between cores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// One number for each listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerListener<T>(Box<[Apart<T>]>);
+
+impl<T> Index<u16> for PerListener<T> {
+    type Output = T;
+
+    fn index(&self, listener: u16) -> &T {
+        &self.0[usize::from(listener)].0
+    }
+}
+
+impl Part for PerListener<Number> {
+    type Total = PerListener<u64>;
+
+    fn total(&self) -> Self::Total {
+        PerListener(self.0.iter().map(|number| Apart(number.0.get())).collect())
+    }
+
+    fn sum(total: &mut Self::Total, other: &Self::Total) {
+        if total.0.len() < other.0.len() {
+            let missing = other.0.len() - total.0.len();
+            total.0 = std::mem::take(&mut total.0).into_iter().chain((0..missing).map(|_| Apart(0))).collect();
+        }
+        total.0.iter_mut().zip(&other.0).for_each(|(total, other)| total.0 += other.0);
+    }
+}
+
+/// Upper bounds of a histogram's buckets.
+pub trait Bounds {
+    /// Ascending, at most 15; one more bucket is for what is larger.
+    const BOUNDS: &'static [u64];
+}
+
+/// From half a millisecond to ten seconds, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Micros;
+
+impl Bounds for Micros {
+    const BOUNDS: &'static [u64] = &[
+        250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+        5_000_000, 10_000_000,
+    ];
+}
+
+/// From the smallest reply to the largest cork.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bytes;
+
+impl Bounds for Bytes {
+    const BOUNDS: &'static [u64] = &[64, 256, 1_024, 4_096, 16_384, 65_536, 262_144];
+}
+
+/// How often values came that lie between bounds, and their sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram<T, B> {
+    buckets: Labelled<T, 16>,
+    /// Of all values.
+    pub sum: T,
+    bounds: PhantomData<B>,
+}
+
+impl<B: Bounds> Histogram<Number, B> {
+    /// Counts a value. To be called by its one writer only.
+    pub fn observe(&self, value: u64) {
+        let bucket = B::BOUNDS.iter().position(|&bound| value <= bound).unwrap_or(B::BOUNDS.len());
+        self.buckets[bucket].add(1);
+        self.sum.add(value);
+    }
+}
+
+impl<B: Bounds> Histogram<u64, B> {
+    /// Each bound, and how many values were not above it.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut values = 0;
+        B::BOUNDS.iter().enumerate().map(move |(bucket, &bound)| {
+            values += self.buckets[bucket];
+            (bound, values)
+        })
+    }
+
+    /// How many values there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.sum()
+    }
+}
+
+impl<B> Part for Histogram<Number, B> {
+    type Total = Histogram<u64, B>;
+
+    fn total(&self) -> Self::Total {
+        Histogram { buckets: self.buckets.total(), sum: self.sum.get(), bounds: PhantomData }
+    }
+
+    fn sum(total: &mut Self::Total, other: &Self::Total) {
+        <Labelled<Number, 16> as Part>::sum(&mut total.buckets, &other.buckets);
+        total.sum += other.sum;
+    }
+}
+
+macro_rules! tally {
+    ($($(#[$doc:meta])* $name:ident: $part:ty,)*) => {
+        /// What one shard, or the dispatcher, counts. It alone writes.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Tally {
+            $($(#[$doc])* pub $name: $part,)*
+        }
+
+        /// What was read of one [`Tally`], or of several.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: <$part as Part>::Total,)*
+        }
+
+        impl Tally {
+            /// All its numbers, each as it is now.
+            #[must_use]
+            pub fn totals(&self) -> Totals {
+                Totals { $($name: self.$name.total(),)* }
+            }
+        }
+
+        impl AddAssign<&Self> for Totals {
+            fn add_assign(&mut self, other: &Self) {
+                $(<$part as Part>::sum(&mut self.$name, &other.$name);)*
+            }
+        }
+    };
+}
+
+tally! {
+    /// Sessions taken over from the dispatcher, among them those that are only told of a limit.
+    sessions: Number,
+    /// The same, by listener.
+    sessions_of: PerListener<Number>,
+    /// Those of them that have ended.
+    sessions_ended_of: PerListener<Number>,
+    /// Sessions that have ended, by their reason.
+    ended: Labelled<Number, CLOSE_REASONS_MAX>,
+    /// Clients that came while a limit of connections was reached and are told so.
+    refused_at_limit: Number,
+    /// The same, closed without a word.
+    closed_at_limit: Number,
+    /// Clients that came while their source had as many connections as it may have, and are told so.
+    refused_at_source_limit: Number,
+    /// The same, closed without a word.
+    closed_at_source_limit: Number,
+    /// Clients that came faster than the listener's rate of connections allows, and are told so.
+    refused_at_rate: Number,
+    /// Clients that came faster than the listener's rates allow, closed without a word.
+    closed_at_rate: Number,
+    /// Clients from networks that may not connect, closed without a word.
+    denied: Number,
+    /// Handshakes with clients completed.
+    handshakes: Number,
+    /// The same, by kind.
+    handshakes_by: Labelled<Number, HANDSHAKE_KINDS_MAX>,
+    /// How long those took, from accept on, in microseconds.
+    handshake_micros: Histogram<Number, Micros>,
+    /// Handshakes with clients failed in TLS, by what failed.
+    handshakes_failed: Labelled<Number, FAILURES_MAX>,
+    /// Those that the client ended with an alert, by alert.
+    handshake_alerts: Labelled<Number, ALERTS_MAX>,
+    /// Handshakes not begun, because the client was gone or its time was over when their turn came.
+    handshakes_abandoned: Number,
+    /// Handshakes ended to make room for newer ones.
+    handshakes_displaced: Number,
+    /// Handshakes with servers completed.
+    backend_handshakes: Number,
+    /// Sessions that had to wait for a place at a server.
+    queued: Number,
+    /// Greetings that servers have answered.
+    greetings: Number,
+    /// Commands of greetings that servers have refused, and that change nothing: names of connections.
+    greetings_refused: Number,
+    /// Clients refused because a server lets in whoever has no password.
+    refused_at_open_server: Number,
+    /// Clients refused because no user is for their certificate, or the server does not take it.
+    users_refused: Number,
+    /// How long it took until a server was connected, in microseconds.
+    connect_micros: Histogram<Number, Micros>,
+    /// Attempts to reach a server that failed, by reason.
+    connects_failed: Labelled<Number, CONNECT_FAILURES_MAX>,
+    /// Bytes received, as on the wire: from clients, from servers.
+    received_bytes: Labelled<Number, 2>,
+    /// Bytes sent, as on the wire: to clients, to servers.
+    sent_bytes: Labelled<Number, 2>,
+    /// TLS records opened.
+    records_opened: Number,
+    /// Flushes of a cork at the end of a batch of completions.
+    flushes_batch_end: Number,
+    /// Flushes because the cork would have passed the byte threshold, or because a large chunk came behind it.
+    flushes_threshold: Number,
+    /// Flushes because the side is about to end.
+    flushes_close: Number,
+    /// Bytes that left a cork together.
+    flushed_bytes: Histogram<Number, Bytes>,
+    /// Chunks that joined others in a cork.
+    chunks_corked: Number,
+    /// Chunks large enough to pass the cork.
+    chunks_passed: Number,
+    /// Sends started.
+    sends: Number,
+    /// Receives completed with data.
+    receives: Number,
+    /// Receives that found no free buffer and were armed again.
+    receives_without_buffer: Number,
+    /// Receive buffers that were free when the batch of the last turn had come: small ones, large ones.
+    buffers_free: Labelled<Number, 2>,
+    /// Times a receive was paused because the other side's send queue stood at its high-water mark: from the client, from
+    /// the server.
+    backpressure_pauses: Labelled<Number, 2>,
+    /// Sessions that were stopped with bytes held, counted at each 0 to 1 transition of their pending flag.
+    pending_transitions: Number,
+    /// Sessions that are stalled: neither side reads.
+    sessions_stalled: Number,
+    /// Share of the time not spent waiting, in thousandths, and when that was measured, in nanoseconds of the monotonic
+    /// clock: a shard that sleeps measures nothing.
+    busy_permille: Number,
+    /// See `busy_permille`.
+    busy_measured_at: Number,
+    /// Completions of an earlier user of a slot.
+    stale_completions: Number,
+    /// Turns of the loop.
+    turns: Number,
+    /// Calls of `io_uring_enter(2)`.
+    enters: Number,
+    /// Completions the kernel could not queue in time.
+    completion_overflows: Number,
+}
+
+impl Tally {
+    /// Of a shard whose sessions come from so many listeners.
+    #[must_use]
+    pub fn of_shard(listeners: usize) -> Self {
+        let zeros = || PerListener((0..listeners).map(|_| Apart::default()).collect());
+        Self { sessions_of: zeros(), sessions_ended_of: zeros(), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_have_counted_adds_up() {
+        let (shard, dispatcher) = (Tally::of_shard(2), Tally::default());
+        shard.sessions_of[1].add(3);
+        shard.ended[7].add(2);
+        shard.buffers_free[0].set(9);
+        shard.handshake_micros.observe(400);
+        dispatcher.closed_at_rate.add(5);
+        let mut totals = dispatcher.totals();
+        totals += &shard.totals();
+        totals += &shard.totals();
+        assert_eq!((totals.sessions_of[0], totals.sessions_of[1]), (0, 6));
+        assert_eq!((totals.ended[7], totals.buffers_free[0], totals.closed_at_rate), (4, 18, 5));
+        assert_eq!((totals.handshake_micros.count(), totals.handshake_micros.sum), (2, 800));
+    }
+
+    #[test]
+    fn a_value_is_in_the_bucket_of_the_first_bound_that_is_not_below_it() {
+        let tally = Tally::default();
+        for value in [1, 64, 65, 1_024, 262_144, 262_145] {
+            tally.flushed_bytes.observe(value);
+        }
+        let totals = tally.totals();
+        let cumulative: Vec<_> = totals.flushed_bytes.cumulative().collect();
+        assert_eq!(cumulative, [(64, 2), (256, 3), (1_024, 4), (4_096, 4), (16_384, 4), (65_536, 4), (262_144, 5)]);
+        assert_eq!((totals.flushed_bytes.count(), totals.flushed_bytes.sum), (6, 525_443));
     }
 }

@@ -43,7 +43,7 @@ use crate::io::uring::{Uring, probe};
 use crate::io::{Confinement, Driver, Fd, RingHandle, sys};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
-use crate::metrics::Tally;
+use crate::metrics::{Tally, Totals};
 use crate::pulse::Pulse;
 use crate::roster::Roster;
 use crate::shard::links::{BusyMeter, Links};
@@ -161,7 +161,9 @@ impl DataPlane {
             let ends = Ends { sender: end_sender.clone(), pulse };
             starting.push(Starting::shard(id, core, &blueprint, &dispatcher_doorbell, sender, ends)?);
         }
-        let shards = starting.len();
+        let dispatcher_tally = Arc::new(Tally::default());
+        let mut tallies: Vec<_> = starting.iter().map(|shard| Arc::clone(&shard.port.tally)).collect();
+        tallies.push(Arc::clone(&dispatcher_tally));
         let (ports, dispatcher_rings) = Starting::wait_for_all(starting)?;
 
         let (sender, receiver) = event_ring();
@@ -175,6 +177,7 @@ impl DataPlane {
             doorbell: dispatcher_doorbell,
             sources: blueprint.sources.clone(),
             events: sender,
+            tally: dispatcher_tally,
         };
         let limits = config.listeners.iter().map(|listener| listener.admission.limits());
         let listeners = sockets.into_iter().zip(limits);
@@ -183,7 +186,7 @@ impl DataPlane {
         pulses.push(pulse.clone());
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, Ends { sender: end_sender, pulse })?;
         let commands = Commands::new(commands, far);
-        let ended = supervise(shards, ends, commands.clone())?;
+        let ended = supervise(tallies.clone(), ends, commands.clone())?;
         let reloader = Reloader::new(config, common, commands.clone());
         let names = config.backends.iter().map(|backend| backend.name.clone());
         let way = commands.clone();
@@ -255,7 +258,7 @@ impl Blueprint {
 /// How a thread of the data plane ended.
 enum End {
     Shard(io::Result<Report>),
-    Dispatcher(io::Result<Tally>),
+    Dispatcher(io::Result<()>),
     Panicked,
 }
 
@@ -271,6 +274,7 @@ struct PortEnds {
     mailbox: Sender<Order>,
     pending: PendingReader,
     load: Arc<LoadCell>,
+    tally: Arc<Tally>,
 }
 
 impl Starting {
@@ -285,7 +289,9 @@ impl Starting {
         let (order_sender, order_receiver) = mailbox(MAILBOX_ORDERS);
         let (publisher, reader) = pending_flags(blueprint.slots, PENDING_HINTS);
         let load = Arc::new(LoadCell::new(blueprint.listeners.len() + 1));
-        let port = PortEnds { mailbox: order_sender, pending: reader, load: Arc::clone(&load) };
+        let tally = Arc::new(Tally::of_shard(blueprint.listeners.len()));
+        let port =
+            PortEnds { mailbox: order_sender, pending: reader, load: Arc::clone(&load), tally: Arc::clone(&tally) };
         let (ready_sender, ready) = mpsc::channel();
         let (dispatcher, dispatcher_ring) = mpsc::channel();
         let (blueprint, dispatcher_doorbell) = (Arc::clone(blueprint), dispatcher_doorbell.clone());
@@ -313,6 +319,7 @@ impl Starting {
                 pending: publisher,
                 load,
                 sources: blueprint.sources.clone(),
+                tally,
                 dispatcher_doorbell,
                 dispatcher,
                 events,
@@ -328,7 +335,7 @@ impl Starting {
     fn wait_for_all(starting: Vec<Self>) -> Result<(Vec<dispatcher::Port>, Vec<mpsc::Sender<RingHandle>>), StartError> {
         let mut ports = Vec::new();
         let mut dispatcher_rings = Vec::new();
-        for Self { port: PortEnds { mailbox, pending, load }, ready, dispatcher } in starting {
+        for Self { port: PortEnds { mailbox, pending, load, .. }, ready, dispatcher } in starting {
             let ended = || StartError::System(io::Error::other("a shard ended while it started"));
             let ring = ready.recv().map_err(|_| ended())??;
             ports.push(dispatcher::Port { mailbox, ring, load, pending });
@@ -365,7 +372,7 @@ fn start_dispatcher(
             Ok(driver) => driver,
             Err(error) => {
                 let _ = ready_sender.send(Err(StartError::Unavailable(error)));
-                return End::Dispatcher(Ok(Tally::default()));
+                return End::Dispatcher(Ok(()));
             }
         };
         for ring in rings {
@@ -399,31 +406,35 @@ fn spawn(core: Option<usize>, ends: Ends, body: impl FnOnce() -> End + Send + 's
     thread.map(drop).map_err(|error| StartError::Thread { name, error })
 }
 
+/// What all threads have counted together.
+fn totals(tallies: &[Arc<Tally>]) -> Totals {
+    let mut totals = Totals::default();
+    tallies.iter().for_each(|tally| totals += &tally.totals());
+    totals
+}
+
 /// Sees the threads end: the shards when they have drained, then the dispatcher. A thread that fails ends it all.
 fn supervise(
-    shards: usize,
+    tallies: Vec<Arc<Tally>>,
     ends: mpsc::Receiver<End>,
     commands: Commands,
 ) -> Result<oneshot::Receiver<Ending>, StartError> {
     let (ended, receiver) = oneshot::channel();
     let body = move || {
         let mut ending = Ending::default();
-        let mut running = shards;
+        // One more is the dispatcher's.
+        let mut running = tallies.len() - 1;
         for end in ends {
             match end {
                 End::Shard(Ok(report)) => {
                     ending.sessions_cut_off += report.cut_off;
-                    ending.tally += report.tally;
                     running -= 1;
                     if running == 0 {
                         // Room for it is kept.
                         let _ = commands.send(Command::End);
                     }
                 }
-                End::Dispatcher(Ok(tally)) => {
-                    ending.tally += tally;
-                    break;
-                }
+                End::Dispatcher(Ok(())) => break,
                 End::Shard(Err(error)) => ending.failure = Some(format!("a shard's ring failed: {error}")),
                 End::Dispatcher(Err(error)) => ending.failure = Some(format!("the dispatcher's ring failed: {error}")),
                 End::Panicked => ending.failure = Some("a thread of the data plane panicked".to_owned()),
@@ -432,6 +443,7 @@ fn supervise(
                 break;
             }
         }
+        ending.totals = totals(&tallies);
         let _ = ended.send(ending);
     };
     let name = "supervisor".to_owned();

@@ -101,13 +101,13 @@ fn pass_requests_and_replies(times: u64) -> Operation {
 }
 
 fn gather_and_send(mut transport: Transport) -> Operation {
-    let (mut pool, mut tally) = (Pool::new(), Tally::default());
+    let (mut pool, tally) = (Pool::new(), Tally::default());
     let mut queue = SendQueue::new(Threshold::Bytes(64 * 1024));
     Box::new(move || {
         for _ in 0..10 {
-            queue.push(&CHUNK, &mut transport, &mut pool, &mut tally).expect("the keys last");
+            queue.push(&CHUNK, &mut transport, &mut pool, &tally).expect("the keys last");
         }
-        let buffer = queue.next(&mut transport, &mut pool, &mut tally).expect("the keys last").expect("a send");
+        let buffer = queue.next(&mut transport, &mut pool, &tally).expect("the keys last").expect("a send");
         let sent = buffer.len();
         queue.sent(buffer, sent, &mut pool);
     })
@@ -248,16 +248,16 @@ impl Connected {
         let credentials = Credentials::new();
         let mut client = TlsClient::new(&credentials.client);
         let now = Time::from_nanos(1_000_000_000);
-        let (mut pool, mut tally) = (Pool::new(), Tally::default());
+        let (mut pool, tally) = (Pool::new(), Tally::default());
         let transport = Transport::Tls(Box::new(acceptor(&credentials).engine()));
-        let mut turn = Turn { now, pool: &mut pool, tally: &mut tally };
+        let mut turn = Turn { now, pool: &mut pool, tally: &tally };
         let session = Session::new(transport, Rc::new(options), None, &mut turn);
         let mut connected = Self { session, pool, tally, now, to_client: Vec::new() };
         shake_hands(&mut client, |from_client| {
             connected.receive(Side::Client, from_client);
             std::mem::take(&mut connected.to_client)
         });
-        let mut turn = Turn { now, pool: &mut connected.pool, tally: &mut connected.tally };
+        let mut turn = Turn { now, pool: &mut connected.pool, tally: &connected.tally };
         connected.session.handle_connected(Transport::Plain, Opening::default(), &mut turn);
         assert!(connected.session.wants_receive(Side::Backend, false), "it relays");
         (client, connected)
@@ -266,7 +266,7 @@ impl Connected {
     /// Serves what came, does what the session asks for, and looks at it as a shard does at the end of a turn.
     fn receive(&mut self, side: Side, bytes: &mut [u8]) {
         let handshaking = self.session.is_handshaking(Side::Client);
-        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         self.session.handle_received(side, bytes, &mut turn);
         while let Some(output) = self.session.poll(&mut turn) {
             if let Output::Send(side, buffer) = output {

@@ -52,7 +52,7 @@ use crate::events::EventReceiver;
 use crate::files;
 use crate::io::sys;
 use crate::mailbox::Doorbell;
-use crate::metrics::Tally;
+use crate::metrics::Totals;
 
 /// How long the data plane may take beyond the drain's deadline.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
@@ -111,7 +111,7 @@ pub struct Ending {
     /// Sessions that were cut off: by the deadline, or by the order to stop.
     pub sessions_cut_off: u64,
     /// What all shards and the dispatcher have counted.
-    pub tally: Tally,
+    pub totals: Totals,
     /// Why it ended without being told to, or could not end.
     pub failure: Option<String>,
 }
@@ -343,7 +343,7 @@ impl Plane<'_> {
 
     /// Says how it ended.
     fn log_end(&self, ending: &Ending, reloads: ReloadCounts) {
-        report::log_totals(&ending.tally, reloads);
+        report::log_totals(&ending.totals, reloads);
         let sessions_cut_off = ending.sessions_cut_off;
         match &ending.failure {
             None => info!(target: "ringwall::control", sessions_cut_off, "ended"),

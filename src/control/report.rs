@@ -11,7 +11,7 @@ use super::resolve::News;
 use crate::config::{Backend, Config, Listener};
 use crate::events::{CloseRecord, Denial, Event};
 use crate::io::Address;
-use crate::metrics::Tally;
+use crate::metrics::Totals;
 use crate::session::close::CloseReason;
 
 /// Whether the line of [`Event::Reached`] would be written: it has an event for each connection, which else would wake
@@ -277,40 +277,40 @@ pub(super) fn log_unwatched(place: &str) {
 }
 
 /// Says what the shards and the dispatcher have counted, together, and how reloads went.
-pub(super) fn log_totals(tally: &Tally, reloads: ReloadCounts) {
+pub(super) fn log_totals(totals: &Totals, reloads: ReloadCounts) {
     info!(
         target: "ringwall::control",
-        sessions = tally.sessions,
-        refused_at_limit = tally.refused_at_limit,
-        closed_at_limit = tally.closed_at_limit,
-        refused_at_source_limit = tally.refused_at_source_limit,
-        closed_at_source_limit = tally.closed_at_source_limit,
-        refused_at_rate = tally.refused_at_rate,
-        closed_at_rate = tally.closed_at_rate,
-        denied = tally.denied,
-        handshakes = tally.handshakes,
-        handshakes_abandoned = tally.handshakes_abandoned,
-        handshakes_displaced = tally.handshakes_displaced,
-        backend_handshakes = tally.backend_handshakes,
-        queued = tally.queued,
-        greetings = tally.greetings,
-        greetings_refused = tally.greetings_refused,
-        refused_at_open_server = tally.refused_at_open_server,
-        users_refused = tally.users_refused,
-        records_opened = tally.records_opened,
-        receives = tally.receives,
-        sends = tally.sends,
-        enters = tally.enters,
-        turns = tally.turns,
-        flushes_batch_end = tally.flushes_batch_end,
-        flushes_threshold = tally.flushes_threshold,
-        flushes_close = tally.flushes_close,
-        chunks_corked = tally.chunks_corked,
-        chunks_passed = tally.chunks_passed,
-        receives_without_buffer = tally.receives_without_buffer,
-        backpressure_pauses = tally.backpressure_pauses,
-        pending_transitions = tally.pending_transitions,
-        completion_overflows = tally.completion_overflows,
+        sessions = totals.sessions,
+        refused_at_limit = totals.refused_at_limit,
+        closed_at_limit = totals.closed_at_limit,
+        refused_at_source_limit = totals.refused_at_source_limit,
+        closed_at_source_limit = totals.closed_at_source_limit,
+        refused_at_rate = totals.refused_at_rate,
+        closed_at_rate = totals.closed_at_rate,
+        denied = totals.denied,
+        handshakes = totals.handshakes,
+        handshakes_abandoned = totals.handshakes_abandoned,
+        handshakes_displaced = totals.handshakes_displaced,
+        backend_handshakes = totals.backend_handshakes,
+        queued = totals.queued,
+        greetings = totals.greetings,
+        greetings_refused = totals.greetings_refused,
+        refused_at_open_server = totals.refused_at_open_server,
+        users_refused = totals.users_refused,
+        records_opened = totals.records_opened,
+        receives = totals.receives,
+        sends = totals.sends,
+        enters = totals.enters,
+        turns = totals.turns,
+        flushes_batch_end = totals.flushes_batch_end,
+        flushes_threshold = totals.flushes_threshold,
+        flushes_close = totals.flushes_close,
+        chunks_corked = totals.chunks_corked,
+        chunks_passed = totals.chunks_passed,
+        receives_without_buffer = totals.receives_without_buffer,
+        backpressure_pauses = totals.backpressure_pauses.sum(),
+        pending_transitions = totals.pending_transitions,
+        completion_overflows = totals.completion_overflows,
         reloads = reloads.done,
         reloads_failed = reloads.failed,
         "totals"

@@ -172,22 +172,23 @@ impl Admission {
 }
 
 /// Counts a client that was not let in.
-pub(super) const fn count(tally: &mut Tally, why: Denial, told: bool) {
+pub(super) fn count(tally: &Tally, why: Denial, told: bool) {
     let counter = match (why, told) {
-        (Denial::Network, _) => &mut tally.denied,
-        (Denial::HandshakeRate | Denial::ConnectionRate, false) => &mut tally.closed_at_rate,
-        (Denial::HandshakeRate | Denial::ConnectionRate, true) => &mut tally.refused_at_rate,
-        (Denial::SourceConnections, false) => &mut tally.closed_at_source_limit,
-        (Denial::SourceConnections, true) => &mut tally.refused_at_source_limit,
-        (Denial::Connections, false) => &mut tally.closed_at_limit,
-        (Denial::Connections, true) => &mut tally.refused_at_limit,
+        (Denial::Network, _) => &tally.denied,
+        (Denial::HandshakeRate | Denial::ConnectionRate, false) => &tally.closed_at_rate,
+        (Denial::HandshakeRate | Denial::ConnectionRate, true) => &tally.refused_at_rate,
+        (Denial::SourceConnections, false) => &tally.closed_at_source_limit,
+        (Denial::SourceConnections, true) => &tally.refused_at_source_limit,
+        (Denial::Connections, false) => &tally.closed_at_limit,
+        (Denial::Connections, true) => &tally.refused_at_limit,
     };
-    *counter += 1;
+    counter.add(1);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Totals;
 
     const REFUSED: Verdict = Verdict::Refuse(Denial::Connections, Refusal::TooManyConnections);
 
@@ -288,14 +289,14 @@ mod tests {
 
     #[test]
     fn each_kind_of_denial_has_its_counter() {
-        let mut tally = Tally::default();
+        let tally = Tally::default();
         for why in Denial::ALL {
-            count(&mut tally, why, false);
+            count(&tally, why, false);
         }
-        count(&mut tally, Denial::ConnectionRate, true);
-        count(&mut tally, Denial::SourceConnections, true);
-        count(&mut tally, Denial::Connections, true);
-        let expected = Tally {
+        count(&tally, Denial::ConnectionRate, true);
+        count(&tally, Denial::SourceConnections, true);
+        count(&tally, Denial::Connections, true);
+        let expected = Totals {
             denied: 1,
             closed_at_rate: 2,
             closed_at_source_limit: 1,
@@ -303,8 +304,8 @@ mod tests {
             refused_at_rate: 1,
             refused_at_source_limit: 1,
             refused_at_limit: 1,
-            ..Tally::default()
+            ..Totals::default()
         };
-        assert_eq!(tally, expected);
+        assert_eq!(tally.totals(), expected);
     }
 }

@@ -7,6 +7,7 @@ use crate::events::EventSender;
 use crate::io::{Fd, RingHandle};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
+use crate::metrics::Tally;
 use crate::pulse::Ping;
 use crate::roster::{Member, Roster};
 use crate::shard::{Dismissal, Order, Renewal};
@@ -70,4 +71,6 @@ pub struct Links {
     pub sources: SourceCounts,
     /// What the log should say.
     pub events: EventSender,
+    /// What it counts.
+    pub tally: Arc<Tally>,
 }

@@ -31,7 +31,6 @@ use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
 use crate::events::Event;
 use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, Token, Wait};
-use crate::metrics::Tally;
 use crate::shard::{Handoff, Order};
 use crate::time::Time;
 
@@ -132,7 +131,6 @@ pub struct Dispatcher<D> {
     wake_armed: bool,
     phase: Phase,
     now: Time,
-    tally: Tally,
 }
 
 impl<D: Driver> Dispatcher<D> {
@@ -161,19 +159,18 @@ impl<D: Driver> Dispatcher<D> {
             wake_armed: false,
             phase: Phase::Accepting,
             now,
-            tally: Tally::default(),
         }
     }
 
-    /// Turns until told to end. Gives what it has counted.
+    /// Turns until told to end.
     ///
     /// # Errors
     /// What the ring itself failed with.
-    pub fn run(mut self) -> io::Result<Tally> {
+    pub fn run(mut self) -> io::Result<()> {
         while !self.is_done() {
             self.turn()?;
         }
-        Ok(self.tally)
+        Ok(())
     }
 
     /// Whether the dispatcher has been told to end.
@@ -324,7 +321,7 @@ impl<D: Driver> Dispatcher<D> {
                 (why, false)
             }
         };
-        admission::count(&mut self.tally, why, told);
+        admission::count(&self.links.tally, why, told);
         self.listeners[usize::from(listener)].denied.count(why, told, address);
     }
 

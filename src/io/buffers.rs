@@ -92,6 +92,11 @@ impl BufferRing {
         self.bytes
     }
 
+    /// How many buffers there are.
+    pub(super) const fn buffer_count(&self) -> u16 {
+        self.count
+    }
+
     /// The received bytes.
     pub(super) fn bytes_mut(&mut self, lease: &Lease) -> &mut [u8] {
         self.assert_lent(lease);

@@ -156,6 +156,20 @@ pub enum BufferGroup {
     Large,
 }
 
+impl BufferGroup {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Small, Self::Large];
+
+    /// Its place among both.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Small => 0,
+            Self::Large => 1,
+        }
+    }
+}
+
 /// A filled receive buffer on loan from the driver. Its bytes are reached through [`Driver::bytes_mut`]; it must go
 /// back through [`Driver::recycle`], or the driver runs out of buffers.
 #[derive(Debug, PartialEq, Eq)]
@@ -256,6 +270,9 @@ pub trait Driver {
 
     /// How many bytes one receive buffer of this group holds.
     fn buffer_bytes(&self, group: BufferGroup) -> u32;
+
+    /// How many receive buffers this group has.
+    fn buffer_count(&self, group: BufferGroup) -> u16;
 
     /// A handle by which other drivers can ring this one.
     fn ring_handle(&self) -> RingHandle;

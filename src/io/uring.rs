@@ -162,6 +162,13 @@ impl Uring {
         })
     }
 
+    const fn buffers(&self, group: BufferGroup) -> Option<&BufferRing> {
+        match group {
+            BufferGroup::Small => self.small.as_ref(),
+            BufferGroup::Large => self.large.as_ref(),
+        }
+    }
+
     fn group(&mut self, group: BufferGroup) -> &mut BufferRing {
         let ring = match group {
             BufferGroup::Small => &mut self.small,
@@ -426,11 +433,11 @@ impl Driver for Uring {
     }
 
     fn buffer_bytes(&self, group: BufferGroup) -> u32 {
-        let ring = match group {
-            BufferGroup::Small => &self.small,
-            BufferGroup::Large => &self.large,
-        };
-        ring.as_ref().map_or(0, BufferRing::buffer_bytes)
+        self.buffers(group).map_or(0, BufferRing::buffer_bytes)
+    }
+
+    fn buffer_count(&self, group: BufferGroup) -> u16 {
+        self.buffers(group).map_or(0, BufferRing::buffer_count)
     }
 
     fn ring_handle(&self) -> RingHandle {

@@ -122,7 +122,7 @@ impl Greeting {
                 Step::Probe(demand, check) => judge_probe(*demand, check, &reply, turn),
                 Step::Authenticate => judge_auth(&reply),
                 Step::Describe => {
-                    turn.tally.greetings_refused += u64::from(matches!(reply, Reply::Error(_)));
+                    turn.tally.greetings_refused.add(u64::from(matches!(reply, Reply::Error(_))));
                     Ok(())
                 }
             };
@@ -289,7 +289,7 @@ impl Session {
             Progress::Waiting => {}
             Progress::Over => {
                 self.greeting = None;
-                turn.tally.greetings += 1;
+                turn.tally.greetings.add(1);
                 self.begin_relaying(turn);
                 if !rest.is_empty() {
                     self.relay(Side::Backend, rest, turn);
@@ -317,10 +317,10 @@ impl Session {
     }
 }
 
-const fn count_refusal(reason: CloseReason, tally: &mut Tally) {
+fn count_refusal(reason: CloseReason, tally: &Tally) {
     if matches!(reason, CloseReason::ServerOpen) {
-        tally.refused_at_open_server += 1;
+        tally.refused_at_open_server.add(1);
     } else {
-        tally.users_refused += 1;
+        tally.users_refused.add(1);
     }
 }

@@ -71,6 +71,15 @@ impl Side {
     /// Both, in the order in which they are served.
     pub const BOTH: [Self; 2] = [Self::Client, Self::Backend];
 
+    /// Its place among both.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Client => 0,
+            Self::Backend => 1,
+        }
+    }
+
     /// The peer across the proxy.
     #[must_use]
     pub const fn other(self) -> Self {
@@ -111,7 +120,7 @@ pub struct Turn<'a> {
     /// Where buffers come from and go back to.
     pub pool: &'a mut Pool,
     /// Where things are counted.
-    pub tally: &'a mut Tally,
+    pub tally: &'a Tally,
 }
 
 /// Why a session answers with an error instead of reaching a backend.
@@ -281,13 +290,20 @@ impl Session {
     }
 
     fn handle_handshake_done(&mut self, turn: &mut Turn<'_>) {
-        turn.tally.handshakes += 1;
-        self.handshake_took = Some(turn.now.since(self.started));
+        let took = turn.now.since(self.started);
+        self.handshake_took = Some(took);
+        turn.tally.handshakes.add(1);
+        turn.tally.handshake_micros.observe(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        if let Transport::Tls(engine) = &self.client.transport
+            && let Some(sort) = engine.handshake_sort()
+        {
+            turn.tally.handshakes_by[sort.index()].add(1);
+        }
         self.admit(turn);
     }
 
     fn handle_backend_handshake_done(&mut self, turn: &mut Turn<'_>) {
-        turn.tally.backend_handshakes += 1;
+        turn.tally.backend_handshakes.add(1);
         self.begin_greeting(turn);
     }
 
@@ -312,6 +328,7 @@ impl Session {
         let leg = self.leg_mut(side);
         let sent = result.unwrap_or(0);
         leg.sent_bytes += sent as u64;
+        turn.tally.sent_bytes[side.index()].add(sent as u64);
         leg.cut_short = sent < buffer.len();
         leg.queue.sent(buffer, sent, turn.pool);
         let failed = result.is_err() || leg.output == leg::Output::Broken;
@@ -382,10 +399,11 @@ impl Session {
     fn update_backpressure(&mut self, turn: &mut Turn<'_>) {
         let high = self.options.send_buffer_bytes;
         let (for_client, for_backend) = (self.client.queue.weight(), self.backend.queue.weight());
-        for (from, held) in [(&mut self.client, for_backend), (&mut self.backend, for_client)] {
+        for (side, held) in [(Side::Client, for_backend), (Side::Backend, for_client)] {
+            let from = self.leg_mut(side);
             if held >= high && !from.paused {
                 from.paused = true;
-                turn.tally.backpressure_pauses += 1;
+                turn.tally.backpressure_pauses[side.index()].add(1);
             } else if held <= high / 2 {
                 from.paused = false;
             }

@@ -117,17 +117,17 @@ impl SendQueue {
         plaintext: &[u8],
         transport: &mut Transport,
         pool: &mut Pool,
-        tally: &mut Tally,
+        tally: &Tally,
     ) -> Result<(), SealError> {
         let verdict = if self.holding { Verdict::Cork } else { self.threshold.place(self.corked(), plaintext.len()) };
         if verdict != Verdict::Cork {
             self.flush(FlushReason::Threshold, transport, pool, tally)?;
         }
         if verdict == Verdict::FlushThenPass {
-            tally.chunks_passed += 1;
+            tally.chunks_passed.add(1);
             return self.seal(plaintext, transport, pool);
         }
-        tally.chunks_corked += 1;
+        tally.chunks_corked.add(1);
         self.gather(plaintext, pool);
         Ok(())
     }
@@ -139,12 +139,7 @@ impl SendQueue {
     }
 
     /// Ends a received chunk: with coalescing off it leaves on its own.
-    pub fn end_chunk(
-        &mut self,
-        transport: &mut Transport,
-        pool: &mut Pool,
-        tally: &mut Tally,
-    ) -> Result<(), SealError> {
+    pub fn end_chunk(&mut self, transport: &mut Transport, pool: &mut Pool, tally: &Tally) -> Result<(), SealError> {
         if self.threshold.is_off() {
             return self.flush(FlushReason::Threshold, transport, pool, tally);
         }
@@ -157,16 +152,17 @@ impl SendQueue {
         reason: FlushReason,
         transport: &mut Transport,
         pool: &mut Pool,
-        tally: &mut Tally,
+        tally: &Tally,
     ) -> Result<(), SealError> {
         if self.holding {
             return Ok(());
         }
         let Some(cork) = self.cork.take() else { return Ok(()) };
+        tally.flushed_bytes.observe(cork.len() as u64);
         match reason {
-            FlushReason::BatchEnd => tally.flushes_batch_end += 1,
-            FlushReason::Threshold => tally.flushes_threshold += 1,
-            FlushReason::Close => tally.flushes_close += 1,
+            FlushReason::BatchEnd => tally.flushes_batch_end.add(1),
+            FlushReason::Threshold => tally.flushes_threshold.add(1),
+            FlushReason::Close => tally.flushes_close.add(1),
         }
         if transport.is_plain() {
             self.ready_bytes += cork.len();
@@ -245,7 +241,7 @@ impl SendQueue {
         &mut self,
         transport: &mut Transport,
         pool: &mut Pool,
-        tally: &mut Tally,
+        tally: &Tally,
     ) -> Result<Option<SendBuf>, SealError> {
         if self.is_sending() {
             return Ok(None);
@@ -256,7 +252,7 @@ impl SendQueue {
         let Some(buffer) = self.ready.pop_front() else { return Ok(None) };
         self.ready_bytes -= buffer.len();
         self.in_flight_bytes = buffer.len();
-        tally.sends += 1;
+        tally.sends.add(1);
         Ok(Some(buffer))
     }
 

@@ -33,6 +33,7 @@ impl Session {
         let leg = self.leg_mut(side);
         let first = std::mem::take(&mut leg.is_silent);
         leg.received_bytes += bytes.len() as u64;
+        turn.tally.received_bytes[side.index()].add(bytes.len() as u64);
         let is_plain = leg.transport.is_plain();
         let is_deaf = matches!(self.phase, Phase::Refusing | Phase::Closing | Phase::Closed);
         if is_deaf || self.is_given_up(side) || self.leg(side).input != Input::Open {
@@ -74,7 +75,7 @@ impl Session {
         let (from, to) = self.legs_from(side);
         let Transport::Tls(engine) = &mut from.transport else { return };
         let (mut spoke, mut pushed) = (false, Ok(()));
-        let (now, tally) = (turn.now, &mut *turn.tally);
+        let (now, tally) = (turn.now, turn.tally);
         let opened = engine.open(bytes, RECORDS_PER_TURN_MAX, turn.pool, |pool, plaintext| {
             spoke = true;
             if let Some(answers) = &mut answers {
@@ -83,7 +84,7 @@ impl Session {
                 pushed = to.push(plaintext, &mut Turn { now, pool, tally });
             }
         });
-        turn.tally.records_opened += opened.records as u64;
+        turn.tally.records_opened.add(opened.records as u64);
         if spoke {
             from.has_spoken = true;
             pushed = pushed.and_then(|()| to.end_chunk(turn));

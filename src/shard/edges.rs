@@ -100,7 +100,7 @@ impl<D: Driver> Shard<D> {
     /// were. A plain client's handshake, which is nothing but that header, is over with it.
     pub(super) fn introduce(&mut self, id: SessionId, lease: &Lease) -> usize {
         let Some(entry) = self.table.entry(id).filter(|entry| entry.session.is_introducing()) else { return 0 };
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         let taken = entry.session.introduce(self.driver.bytes_mut(lease), turn);
         if let Some(announced) = entry.session.announced() {
             entry.proxy_address = entry.client_address.replace(announced.source);
@@ -120,7 +120,7 @@ impl<D: Driver> Shard<D> {
         let names = entry.session.client_names().unwrap_or_default();
         entry.user = users.iter().position(|user| user.rules.name(&names));
         if entry.user.is_none() {
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             entry.session.refuse_user(turn);
         }
         entry.user.is_some()

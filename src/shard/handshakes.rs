@@ -144,7 +144,7 @@ impl<D: Driver> Shard<D> {
             return;
         }
         if !entry.handshake_mut(side).defers() {
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             return entry.session.handle_received(side, bytes, turn);
         }
         let held = &mut entry.handshake_mut(side).bytes;
@@ -219,12 +219,12 @@ impl<D: Driver> Shard<D> {
         handshake.queued = false;
         let mut bytes = std::mem::take(&mut handshake.bytes);
         let end = handshake.end.take();
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         let late = entry.session.deadline().is_some_and(|deadline| deadline <= turn.now);
         let gone = end.is_some() && !looks_like_plaintext(bytes.data());
         let worthless = handshake.stage == Stage::New && (late || gone);
         if worthless {
-            turn.tally.handshakes_abandoned += 1;
+            turn.tally.handshakes_abandoned.add(1);
         } else if !bytes.is_empty() {
             entry.session.handle_received(Side::Client, bytes.data_mut(), turn);
         }
@@ -247,7 +247,7 @@ impl<D: Driver> Shard<D> {
         let mut bytes = std::mem::take(&mut handshake.bytes);
         let end = handshake.end.take();
         let has_bytes = !bytes.is_empty();
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         if has_bytes {
             entry.session.handle_received(Side::Backend, bytes.data_mut(), turn);
         }
@@ -298,8 +298,8 @@ impl<D: Driver> Shard<D> {
 
     fn give_way(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) else { return };
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
-        turn.tally.handshakes_displaced += 1;
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+        turn.tally.handshakes_displaced.add(1);
         entry.session.abandon(CloseReason::TooManyHandshakes, turn);
         self.end_handshake(id, Side::Client);
         self.touch(id);

@@ -8,6 +8,7 @@ use crate::events::EventSender;
 use crate::io::RingHandle;
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingPublisher, Receiver};
+use crate::metrics::Tally;
 use crate::sources::SourceCounts;
 use crate::time::Time;
 
@@ -22,6 +23,8 @@ pub struct Links {
     pub load: Arc<LoadCell>,
     /// Open connections of each source, where a listener limits them.
     pub sources: SourceCounts,
+    /// What it counts.
+    pub tally: Arc<Tally>,
     /// Whether the dispatcher sleeps.
     pub dispatcher_doorbell: Doorbell,
     /// How it is woken.
@@ -46,6 +49,12 @@ impl BusyMeter {
     /// Counts the time from `from` to `until` as waiting.
     pub fn record(&mut self, from: Time, until: Time) {
         self.waited += until.since(from);
+    }
+
+    /// When the last full window ended.
+    #[must_use]
+    pub const fn measured_at(&self) -> Time {
+        self.window_start
     }
 
     /// The busy share of the last full window, in thousandths.

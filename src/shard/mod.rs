@@ -15,6 +15,7 @@
 //! Read `tests/simulator/main.rs` first: it drives this loop on a simulated kernel.
 
 mod backends;
+mod counts;
 mod edges;
 mod handshakes;
 pub mod links;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backends::{Backend, BackendOptions};
+pub use counts::ConnectFailure;
 pub use edges::{BackendEdge, ListenerEdge, User};
 pub use orders::{Dismissal, Handoff, Order, Renewal, Replaced};
 
@@ -89,8 +91,8 @@ pub struct Listener {
 /// What a shard leaves behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Everything it counted.
-    pub tally: Tally,
+    /// Sessions that it has had.
+    pub sessions: u64,
     /// Sessions that were still owed something at the end.
     pub cut_off: u64,
 }
@@ -105,7 +107,7 @@ pub struct Shard<D> {
     backends: Vec<Upstream>,
     table: Table,
     pool: Pool,
-    tally: Tally,
+    tally: Arc<Tally>,
     timers: Timers,
     now: Time,
     /// Sessions to settle at the end of the turn.
@@ -121,6 +123,9 @@ pub struct Shard<D> {
     /// Sessions whose handshake is not over.
     handshaking: u32,
     pending: u32,
+    stalled: u32,
+    /// Receive buffers filled by the completions of this turn, small and large ones.
+    filled: [u16; 2],
     draining: Option<Duration>,
     cut_off: u64,
     stopped: bool,
@@ -135,6 +140,7 @@ impl<D: Driver> Shard<D> {
         Self {
             options,
             driver,
+            tally: Arc::clone(&links.tally),
             links,
             listeners,
             backends: (options.seed..)
@@ -143,7 +149,6 @@ impl<D: Driver> Shard<D> {
                 .collect(),
             table: Table::new(options.slots_max.min(SLOTS_MAX)),
             pool: Pool::new(),
-            tally: Tally::default(),
             timers: Timers::default(),
             now,
             touched: Vec::new(),
@@ -154,6 +159,8 @@ impl<D: Driver> Shard<D> {
             queued: 0,
             handshaking: 0,
             pending: 0,
+            stalled: 0,
+            filled: [0; 2],
             draining: None,
             cut_off: 0,
             stopped: false,
@@ -178,12 +185,10 @@ impl<D: Driver> Shard<D> {
         self.stopped || self.draining.is_some() && self.table.is_empty()
     }
 
-    /// What has been counted so far.
+    /// What it would leave behind now.
     #[must_use]
     pub fn report(&self) -> Report {
-        let counts = self.driver.counts();
-        let tally = Tally { enters: counts.enters, completion_overflows: counts.overflows, ..self.tally };
-        Report { tally, cut_off: self.cut_off }
+        Report { sessions: self.tally.sessions.get(), cut_off: self.cut_off }
     }
 
     /// One turn of the loop.
@@ -197,7 +202,7 @@ impl<D: Driver> Shard<D> {
         self.links.mailbox.awake();
         self.now = self.driver.now();
         self.links.meter.record(idle_since, self.now);
-        self.tally.turns += 1;
+        self.tally.turns.add(1);
 
         self.take_orders();
         self.serve_completions();
@@ -251,7 +256,7 @@ impl<D: Driver> Shard<D> {
         more: bool,
     ) {
         let Some(entry) = self.table.entry(id) else {
-            self.tally.stale_completions += 1;
+            self.tally.stale_completions.add(1);
             if let Ok(Some(lease)) = result {
                 self.driver.recycle(lease);
             }
@@ -268,7 +273,8 @@ impl<D: Driver> Shard<D> {
         }
         match result {
             Ok(Some(lease)) => {
-                self.tally.receives += 1;
+                self.tally.receives.add(1);
+                self.filled[lease.group.index()] += 1;
                 if defers {
                     self.hold_bytes(id, side, &lease);
                 } else {
@@ -276,7 +282,7 @@ impl<D: Driver> Shard<D> {
                 }
                 self.driver.recycle(lease);
             }
-            Err(Errno(libc::ENOBUFS)) => self.tally.receives_without_buffer += 1,
+            Err(Errno(libc::ENOBUFS)) => self.tally.receives_without_buffer.add(1),
             Err(Errno(libc::ECANCELED)) => {}
             Ok(None) | Err(_) if defers => self.hold_end(id, side, result.err()),
             Ok(None) | Err(_) => self.deliver_end(id, side, result.err()),
@@ -285,14 +291,14 @@ impl<D: Driver> Shard<D> {
 
     fn deliver(&mut self, id: SessionId, side: Side, lease: &Lease) {
         if let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) {
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             entry.session.handle_received(side, self.driver.bytes_mut(lease), turn);
         }
     }
 
     fn deliver_end(&mut self, id: SessionId, side: Side, error: Option<Errno>) {
         if let Some(entry) = self.table.entry(id).filter(|entry| !entry.closing) {
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             entry.session.handle_end(side, error, turn);
         }
     }
@@ -302,7 +308,7 @@ impl<D: Driver> Shard<D> {
         if let Some(socket) = entry.socket_mut(side) {
             socket.send = None;
         }
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_sent(side, buffer, result, turn);
     }
 
@@ -317,6 +323,8 @@ impl<D: Driver> Shard<D> {
             Ok(()) if entry.dismissed => self.handle_dial_failed(id, Errno(libc::ECANCELED)),
             Ok(()) => {
                 entry.detail = None;
+                let took = self.now.since(entry.dialled_at);
+                self.tally.connect_micros.observe(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
                 if let Some(backend) = &entry.backend {
                     let (own, _) = self.driver.socket_addresses(backend.fd);
                     entry.server_local_port = own.map(|address| address.port());
@@ -333,7 +341,7 @@ impl<D: Driver> Shard<D> {
                 let opening = self.opening(id);
                 let Some(entry) = self.table.entry(id) else { return };
                 let transport = entry.target.as_ref().map_or(Transport::Plain, |target| target.transport());
-                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
                 entry.session.handle_connected(transport, opening, turn);
                 self.begin_backend_handshake(id);
             }
@@ -345,7 +353,7 @@ impl<D: Driver> Shard<D> {
         for index in 0..self.resuming.len() {
             let id = self.resuming[index];
             if let Some(entry) = self.table.entry(id) {
-                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
                 entry.session.resume(turn);
                 self.touch(id);
             }
@@ -359,7 +367,7 @@ impl<D: Driver> Shard<D> {
             if entry.timer == Some(at) {
                 entry.timer = None;
             }
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             entry.session.handle_timeout(turn);
             self.dial_again(id);
             self.touch(id);
@@ -404,6 +412,7 @@ impl<D: Driver> Shard<D> {
         let busy_permille = self.links.meter.busy_permille(self.driver.now());
         let load = Load { pending: self.pending, handshakes: self.handshaking, busy_permille };
         self.links.load.publish(load);
+        self.count_turn(busy_permille);
     }
 
     /// Bytes that the shard's sessions hold.

@@ -149,7 +149,7 @@ impl<D: Driver> Shard<D> {
             Some(acceptor) => Transport::Tls(Box::new(acceptor.engine())),
             None => Transport::Plain,
         };
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         let mut session = edges::session(listener, client, handoff.refusal, client_address, turn);
         if let Some(max) = listener.session.lifetime_max {
             // Those that came together do not end together.
@@ -176,18 +176,21 @@ impl<D: Driver> Shard<D> {
             waiter: None,
             tried: Vec::new(),
             dismissed: false,
+            dialled_at: self.now,
             dial_again_at: None,
             server_local_port: None,
             detail: None,
             touched: false,
             closing: false,
             pending: false,
+            stalled: false,
             handshake,
             backend_handshake: Handshake::over(),
             short: false,
             timer: None,
         });
-        self.tally.sessions += 1;
+        self.tally.sessions.add(1);
+        self.tally.sessions_of[handoff.listener].add(1);
         if let Some(quiet) = self.draining {
             self.begin_drain_of(id, quiet, CloseReason::Drained);
         }
@@ -220,7 +223,7 @@ impl<D: Driver> Shard<D> {
             if entry.closing || !entry.place.as_ref().is_some_and(|place| Arc::ptr_eq(place.member(), member)) {
                 continue;
             }
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             if entry.session.give_up_attempt(turn) {
                 entry.dismissed = true;
             } else {
@@ -238,6 +241,7 @@ impl<D: Driver> Shard<D> {
         if let Some(entry) = self.table.entry_in(slot)
             && entry.session.is_blocked_both_ways()
         {
+            self.stalled += u32::from(!std::mem::replace(&mut entry.stalled, true));
             let (client, listener) = (entry.client_address, entry.listener);
             self.links.events.send(Event::Stalled { client, listener, pending });
         }
@@ -263,7 +267,7 @@ impl<D: Driver> Shard<D> {
     fn cut_off(&mut self) {
         for id in self.table.ids().collect::<Vec<_>>() {
             let Some(entry) = self.table.entry(id) else { continue };
-            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             if entry.session.close(CloseReason::CutOff, turn) {
                 self.cut_off += 1;
             }

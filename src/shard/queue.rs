@@ -45,14 +45,14 @@ impl<D: Driver> Shard<D> {
         let Some(entry) = self.table.entry(id) else { return };
         let backend = usize::from(self.listeners[usize::from(entry.listener)].backend);
         let upstream = &mut self.backends[backend];
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         let Some(waiter) = Waiter::new(&upstream.waiting) else {
             let why = upstream.full_text("as many sessions wait as may (max_queue)");
             entry.session.handle_no_place(&why, CloseReason::QueueFull, turn);
             entry.detail = Some(why.into());
             return;
         };
-        turn.tally.queued += 1;
+        turn.tally.queued.add(1);
         entry.waiter = Some(waiter);
         entry.session.handle_queued(turn.now + upstream.options.queue_timeout);
         upstream.queue.sessions.push_back((self.now, id));
@@ -78,7 +78,7 @@ impl<D: Driver> Shard<D> {
         }
         let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
         let why = upstream.full_text("no place became free in time (queue_timeout)");
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_no_place(&why, CloseReason::QueueTimeout, turn);
         entry.detail = Some(why.into());
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backends::Offer;
+use super::counts::ConnectFailure;
 use super::socket::{Receive, Socket};
 use super::token::{self, Purpose, SessionId};
 use super::{Shard, group};
@@ -61,7 +62,7 @@ impl<D: Driver> Shard<D> {
     }
 
     fn poll(&mut self, id: SessionId) -> Option<Output> {
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         self.table.entry(id)?.session.poll(turn)
     }
 
@@ -102,13 +103,14 @@ impl<D: Driver> Shard<D> {
                 entry.target = Some(target);
                 entry.place = Some(place);
                 entry.dismissed = false;
+                entry.dialled_at = self.now;
                 self.connect(id);
             }
             Offer::Full => self.begin_waiting(id),
             Offer::Nothing => {
                 let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
                 let why = upstream.unreachable_text(entry.detail.take().as_deref());
-                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
                 entry.session.handle_unreachable(&why, turn);
                 entry.detail = Some(why.into());
             }
@@ -145,6 +147,7 @@ impl<D: Driver> Shard<D> {
             self.timers.set(again_at, id);
             return;
         }
+        self.tally.connects_failed[ConnectFailure::of(errno).index()].add(u64::from(!entry.dismissed));
         if let Some(target) = &entry.target {
             let why = match errno {
                 _ if entry.dismissed => target.member.standing_in_words(),
@@ -186,6 +189,7 @@ impl<D: Driver> Shard<D> {
     fn hang_up(&mut self, id: SessionId, end: HandshakeEnd) {
         let Some(entry) = self.table.entry(id) else { return };
         entry.hanging_up = true;
+        self.tally.connects_failed[ConnectFailure::Tls.index()].add(1);
         let target = entry.target.as_ref();
         let name = target.and_then(|target| target.connector.as_ref()?.server_name());
         let why = match (end, name) {
@@ -214,7 +218,7 @@ impl<D: Driver> Shard<D> {
         entry.leave_server();
         let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
         let why = upstream.unreachable_text(entry.detail.as_deref());
-        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_hung_up(&why, turn);
     }
 
@@ -247,6 +251,7 @@ impl<D: Driver> Shard<D> {
         let (client_received_bytes, client_sent_bytes) = entry.session.bytes(Side::Client);
         let (server_received_bytes, server_sent_bytes) = entry.session.bytes(Side::Backend);
         let reason = entry.session.reason();
+        self.count_end(entry.listener, reason);
         let told = reason.and_then(|reason| reason.detail()).map(Into::into);
         let users = &self.listeners[usize::from(entry.listener)].edge.users;
         let user = entry.user.and_then(|user| users.get(user)).map(|user| user.name.clone());
@@ -327,9 +332,10 @@ impl<D: Driver> Shard<D> {
         entry.pending = pending;
         if pending {
             self.pending += 1;
-            self.tally.pending_transitions += 1;
+            self.tally.pending_transitions.add(1);
         } else {
             self.pending -= 1;
+            self.stalled -= u32::from(std::mem::take(&mut entry.stalled));
         }
         self.links.pending.publish(id.slot, pending);
     }

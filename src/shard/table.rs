@@ -50,6 +50,8 @@ pub(super) struct Entry {
     pub(super) tried: Vec<Arc<Member>>,
     /// The server that is being dialled is not to be used any more.
     pub(super) dismissed: bool,
+    /// When the attempt under way began.
+    pub(super) dialled_at: Time,
     /// When a server whose queue of connections was full is tried again.
     pub(super) dial_again_at: Option<Time>,
     pub(super) server_local_port: Option<u16>,
@@ -60,6 +62,8 @@ pub(super) struct Entry {
     /// The session has said [`Output::Close`](crate::session::Output::Close).
     pub(super) closing: bool,
     pub(super) pending: bool,
+    /// It was found blocked both ways, and its pending flag is up since.
+    pub(super) stalled: bool,
     /// The client's.
     pub(super) handshake: Handshake,
     pub(super) backend_handshake: Handshake,

@@ -23,7 +23,7 @@ use super::failure::Failure;
 use super::handshake::Handshake;
 use super::overheard::Overheard;
 use super::record::{has_record, record_len};
-use super::summary::Summary;
+use super::summary::{HandshakeSort, Summary};
 use super::traffic::{Heard, Traffic};
 use crate::pool::{Pool, SendBuf};
 
@@ -392,6 +392,12 @@ impl Engine {
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
         if let Phase::Traffic(traffic) = &self.phase { Some(traffic.summary().clone()) } else { None }
+    }
+
+    /// What of it metrics tell apart, once it is over.
+    #[must_use]
+    pub fn handshake_sort(&self) -> Option<HandshakeSort> {
+        if let Phase::Traffic(traffic) = &self.phase { Some(traffic.summary().sort()) } else { None }
     }
 
     /// The name that a client asked for, in lower case, as soon as its ClientHello is read.

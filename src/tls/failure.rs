@@ -7,115 +7,94 @@ use std::fmt;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use super::connection::Role;
+use crate::labels::labelled;
+use crate::metrics::{ALERTS_MAX, FAILURES_MAX};
 
-/// Why a TLS connection failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failure {
-    /// The peer offers no TLS version that we accept.
-    NoSharedVersion,
-    /// The peer offers no cipher suite that we accept.
-    NoSharedCipher,
-    /// The peer offers no key exchange group that we accept.
-    NoSharedGroup,
-    /// One side cannot verify the kind of signature that the other's key makes.
-    NoSharedSignature,
-    /// The client offers no application protocol (ALPN) that the listener accepts.
-    NoSharedProtocol,
-    /// The peer lacks something else that the connection needs.
-    Incompatible,
-    /// The listener has no certificate for the name that the client asked for.
-    UnknownServerName,
-    /// The client asked for no name, and the listener serves by name only.
-    NoServerName,
-    /// The listener requires a client certificate, and the client has shown none.
-    ClientCertificateMissing,
-    /// A certificate of the client's chain has expired.
-    ClientCertificateExpired,
-    /// A certificate of the client's chain is not valid yet.
-    ClientCertificateNotYetValid,
-    /// A certificate of the client's chain is revoked.
-    ClientCertificateRevoked,
-    /// No revocation list covers the client's certificate, and one must.
-    ClientCertificateUncovered,
-    /// The revocation list that covers the client's certificate has expired.
-    ClientCrlExpired,
-    /// The client's certificate comes from none of the listener's authorities.
-    ClientCertificateUntrusted,
-    /// A signature in the client's chain, or the one by which the client shows that the certificate is its own, is wrong.
-    ClientSignatureBad,
-    /// The client's certificate is good, and the listener's rules do not let its owner in.
-    ClientNotAllowed,
-    /// The client's certificate is damaged, or not for clients.
-    ClientCertificateBad,
-    /// A certificate of the server's chain has expired.
-    ServerCertificateExpired,
-    /// A certificate of the server's chain is not valid yet.
-    ServerCertificateNotYetValid,
-    /// The server's certificate comes from none of the backend's authorities.
-    ServerCertificateUntrusted,
-    /// The server's certificate is good, and for another name than the one asked for.
-    ServerNameMismatch,
-    /// A signature in the server's chain, or the one by which the server shows that the certificate is its own, is wrong.
-    ServerSignatureBad,
-    /// The server's certificate is an authority's own.
-    ServerCertificateOfAuthority,
-    /// The server's certificate is damaged, or not for servers.
-    ServerCertificateBad,
-    /// The server answers in plain text.
-    PlaintextServer,
-    /// The peer ended the connection with this fatal alert, named as in the IANA registry.
-    AlertReceived(&'static str),
-    /// What the peer sent is not TLS, or not well-formed TLS.
-    Malformed,
-    /// What the peer sent is well-formed and against the protocol.
-    PeerMisbehaved,
-    /// A record was changed on the way, or sealed with other keys.
-    DecryptError,
-    /// The keys have sealed as many records as they safely can, and the protocol version cannot change them: TLS 1.2
-    /// with AES-GCM after 2^24 records.
-    KeysExhausted,
-    /// Something of ours failed: the random generator, the clock, or a case that this table does not know.
-    Internal,
+const _: () = assert!(Failure::LABELS.len() <= FAILURES_MAX, "metrics has room for every failure");
+const _: () = assert!(ALERTS.len() <= ALERTS_MAX, "metrics has room for every alert");
+
+labelled! {
+    /// Why a TLS connection failed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Failure {
+        /// The peer offers no TLS version that we accept.
+        NoSharedVersion = "no_shared_version",
+        /// The peer offers no cipher suite that we accept.
+        NoSharedCipher = "no_shared_cipher",
+        /// The peer offers no key exchange group that we accept.
+        NoSharedGroup = "no_shared_group",
+        /// One side cannot verify the kind of signature that the other's key makes.
+        NoSharedSignature = "no_shared_signature",
+        /// The client offers no application protocol (ALPN) that the listener accepts.
+        NoSharedProtocol = "no_shared_protocol",
+        /// The peer lacks something else that the connection needs.
+        Incompatible = "incompatible",
+        /// The listener has no certificate for the name that the client asked for.
+        UnknownServerName = "unknown_server_name",
+        /// The client asked for no name, and the listener serves by name only.
+        NoServerName = "no_server_name",
+        /// The listener requires a client certificate, and the client has shown none.
+        ClientCertificateMissing = "client_certificate_missing",
+        /// A certificate of the client's chain has expired.
+        ClientCertificateExpired = "client_certificate_expired",
+        /// A certificate of the client's chain is not valid yet.
+        ClientCertificateNotYetValid = "client_certificate_not_yet_valid",
+        /// A certificate of the client's chain is revoked.
+        ClientCertificateRevoked = "client_certificate_revoked",
+        /// No revocation list covers the client's certificate, and one must.
+        ClientCertificateUncovered = "client_certificate_uncovered",
+        /// The revocation list that covers the client's certificate has expired.
+        ClientCrlExpired = "client_crl_expired",
+        /// The client's certificate comes from none of the listener's authorities.
+        ClientCertificateUntrusted = "client_certificate_untrusted",
+        /// A signature in the client's chain, or the one by which the client shows that the certificate is its own, is wrong.
+        ClientSignatureBad = "client_signature_bad",
+        /// The client's certificate is good, and the listener's rules do not let its owner in.
+        ClientNotAllowed = "client_not_allowed",
+        /// The client's certificate is damaged, or not for clients.
+        ClientCertificateBad = "client_certificate_bad",
+        /// A certificate of the server's chain has expired.
+        ServerCertificateExpired = "server_certificate_expired",
+        /// A certificate of the server's chain is not valid yet.
+        ServerCertificateNotYetValid = "server_certificate_not_yet_valid",
+        /// The server's certificate comes from none of the backend's authorities.
+        ServerCertificateUntrusted = "server_certificate_untrusted",
+        /// The server's certificate is good, and for another name than the one asked for.
+        ServerNameMismatch = "server_name_mismatch",
+        /// A signature in the server's chain, or the one by which the server shows that the certificate is its own, is wrong.
+        ServerSignatureBad = "server_signature_bad",
+        /// The server's certificate is an authority's own.
+        ServerCertificateOfAuthority = "server_certificate_of_authority",
+        /// The server's certificate is damaged, or not for servers.
+        ServerCertificateBad = "server_certificate_bad",
+        /// The server answers in plain text.
+        PlaintextServer = "plaintext_server",
+        /// The peer ended the connection with this fatal alert, named as in the IANA registry.
+        AlertReceived(&'static str) = "alert_received",
+        /// What the peer sent is not TLS, or not well-formed TLS.
+        Malformed = "malformed",
+        /// What the peer sent is well-formed and against the protocol.
+        PeerMisbehaved = "peer_misbehaved",
+        /// A record was changed on the way, or sealed with other keys.
+        DecryptError = "decrypt_error",
+        /// The keys have sealed as many records as they safely can, and the protocol version cannot change them: TLS 1.2
+        /// with AES-GCM after 2^24 records.
+        KeysExhausted = "keys_exhausted",
+        /// Something of ours failed: the random generator, the clock, or a case that this table does not know.
+        Internal = "internal",
+    }
 }
 
 impl Failure {
-    /// A short name that stays the same over versions, for metrics and logs.
+    /// The names of alerts that may be received, each at its [`alert_index`](Self::alert_index).
+    pub fn alerts() -> impl Iterator<Item = &'static str> {
+        ALERTS.iter().map(|(_, name)| *name)
+    }
+
+    /// The place among [`alerts`](Self::alerts) of the one that was received.
     #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::NoSharedVersion => "no_shared_version",
-            Self::NoSharedCipher => "no_shared_cipher",
-            Self::NoSharedGroup => "no_shared_group",
-            Self::NoSharedSignature => "no_shared_signature",
-            Self::NoSharedProtocol => "no_shared_protocol",
-            Self::Incompatible => "incompatible",
-            Self::UnknownServerName => "unknown_server_name",
-            Self::NoServerName => "no_server_name",
-            Self::ClientCertificateMissing => "client_certificate_missing",
-            Self::ClientCertificateExpired => "client_certificate_expired",
-            Self::ClientCertificateNotYetValid => "client_certificate_not_yet_valid",
-            Self::ClientCertificateRevoked => "client_certificate_revoked",
-            Self::ClientCertificateUncovered => "client_certificate_uncovered",
-            Self::ClientCrlExpired => "client_crl_expired",
-            Self::ClientCertificateUntrusted => "client_certificate_untrusted",
-            Self::ClientSignatureBad => "client_signature_bad",
-            Self::ClientNotAllowed => "client_not_allowed",
-            Self::ClientCertificateBad => "client_certificate_bad",
-            Self::ServerCertificateExpired => "server_certificate_expired",
-            Self::ServerCertificateNotYetValid => "server_certificate_not_yet_valid",
-            Self::ServerCertificateUntrusted => "server_certificate_untrusted",
-            Self::ServerNameMismatch => "server_name_mismatch",
-            Self::ServerSignatureBad => "server_signature_bad",
-            Self::ServerCertificateOfAuthority => "server_certificate_of_authority",
-            Self::ServerCertificateBad => "server_certificate_bad",
-            Self::PlaintextServer => "plaintext_server",
-            Self::AlertReceived(_) => "alert_received",
-            Self::Malformed => "malformed",
-            Self::PeerMisbehaved => "peer_misbehaved",
-            Self::DecryptError => "decrypt_error",
-            Self::KeysExhausted => "keys_exhausted",
-            Self::Internal => "internal",
-        }
+    pub fn alert_index(self) -> Option<usize> {
+        if let Self::AlertReceived(received) = self { Self::alerts().position(|name| name == received) } else { None }
     }
 
     /// Changes the alert at the end of `replies` where rustls sends another one than the standards want. It says
@@ -306,46 +285,48 @@ impl fmt::Display for InWords {
     }
 }
 
-/// The [TLS Alerts registry](https://www.iana.org/assignments/tls-parameters/).
+/// The TLS alerts registry, https://www.iana.org/assignments/tls-parameters/; the last one stands for all others.
+const ALERTS: [(u8, &str); 36] = [
+    (0, "close_notify"),
+    (10, "unexpected_message"),
+    (20, "bad_record_mac"),
+    (21, "decryption_failed"),
+    (22, "record_overflow"),
+    (30, "decompression_failure"),
+    (40, "handshake_failure"),
+    (41, "no_certificate"),
+    (42, "bad_certificate"),
+    (43, "unsupported_certificate"),
+    (44, "certificate_revoked"),
+    (45, "certificate_expired"),
+    (46, "certificate_unknown"),
+    (47, "illegal_parameter"),
+    (48, "unknown_ca"),
+    (49, "access_denied"),
+    (50, "decode_error"),
+    (51, "decrypt_error"),
+    (60, "export_restriction"),
+    (70, "protocol_version"),
+    (71, "insufficient_security"),
+    (80, "internal_error"),
+    (86, "inappropriate_fallback"),
+    (90, "user_canceled"),
+    (100, "no_renegotiation"),
+    (109, "missing_extension"),
+    (110, "unsupported_extension"),
+    (111, "certificate_unobtainable"),
+    (112, "unrecognized_name"),
+    (113, "bad_certificate_status_response"),
+    (114, "bad_certificate_hash_value"),
+    (115, "unknown_psk_identity"),
+    (116, "certificate_required"),
+    (120, "no_application_protocol"),
+    (121, "ech_required"),
+    (255, "unassigned"),
+];
+
 pub(super) fn alert_name(alert: u8) -> &'static str {
-    match alert {
-        0 => "close_notify",
-        10 => "unexpected_message",
-        20 => "bad_record_mac",
-        21 => "decryption_failed",
-        22 => "record_overflow",
-        30 => "decompression_failure",
-        40 => "handshake_failure",
-        41 => "no_certificate",
-        42 => "bad_certificate",
-        43 => "unsupported_certificate",
-        44 => "certificate_revoked",
-        45 => "certificate_expired",
-        46 => "certificate_unknown",
-        47 => "illegal_parameter",
-        48 => "unknown_ca",
-        49 => "access_denied",
-        50 => "decode_error",
-        51 => "decrypt_error",
-        60 => "export_restriction",
-        70 => "protocol_version",
-        71 => "insufficient_security",
-        80 => "internal_error",
-        86 => "inappropriate_fallback",
-        90 => "user_canceled",
-        100 => "no_renegotiation",
-        109 => "missing_extension",
-        110 => "unsupported_extension",
-        111 => "certificate_unobtainable",
-        112 => "unrecognized_name",
-        113 => "bad_certificate_status_response",
-        114 => "bad_certificate_hash_value",
-        115 => "unknown_psk_identity",
-        116 => "certificate_required",
-        120 => "no_application_protocol",
-        121 => "ech_required",
-        _ => "unassigned",
-    }
+    ALERTS.iter().find(|(code, _)| *code == alert).map_or("unassigned", |(_, name)| name)
 }
 
 #[cfg(test)]

@@ -55,6 +55,19 @@ impl fmt::Debug for Group {
     }
 }
 
+/// What [`name_of`] may say, and what is said where there was no key exchange.
+pub(super) const NAMES: [&str; 9] = [
+    "unknown",
+    "secp256r1",
+    "secp384r1",
+    "x25519",
+    "MLKEM768",
+    "MLKEM1024",
+    "SecP256r1MLKEM768",
+    "X25519MLKEM768",
+    "none",
+];
+
 /// The [TLS Supported Groups registry](https://www.iana.org/assignments/tls-parameters/), as far as rustls goes.
 pub(super) fn name_of(group: u16) -> &'static str {
     match group {
@@ -80,6 +93,7 @@ mod tests {
             names,
             ["X25519MLKEM768", "SecP256r1MLKEM768", "x25519", "secp256r1", "secp384r1", "MLKEM768", "MLKEM1024"]
         );
+        assert!(names.iter().all(|name| super::NAMES.contains(name)));
         let post_quantum: Vec<_> = Group::all().filter(|group| group.is_post_quantum()).map(Group::name).collect();
         assert_eq!(post_quantum, ["X25519MLKEM768", "SecP256r1MLKEM768", "MLKEM768", "MLKEM1024"]);
         let defaults: Vec<_> = Group::defaults().map(Group::name).collect();

@@ -75,6 +75,6 @@ pub use policy::{Policy, Version};
 pub use randomness::{random_seed, warm_up};
 pub use servers::{BackendCredentials, ServerAuth, Servers};
 pub use suites::CipherSuite;
-pub use summary::Summary;
+pub use summary::{HandshakeSort, Summary};
 pub use ticket_secret::TicketSecret;
 pub use tickets::TicketKeys;

@@ -3,6 +3,58 @@
 use rustls::{HandshakeKind, ProtocolVersion};
 
 use super::{groups, suites};
+use crate::metrics::HANDSHAKE_KINDS_MAX;
+
+/// The versions' names.
+const VERSIONS: [&str; 2] = ["TLSv1.2", "TLSv1.3"];
+
+const _: () = assert!(HandshakeSort::COUNT <= HANDSHAKE_KINDS_MAX, "metrics has room for every sort");
+
+/// What tells completed handshakes apart in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandshakeSort {
+    version: usize,
+    group: usize,
+    resumed: bool,
+}
+
+impl HandshakeSort {
+    /// How many there are.
+    pub const COUNT: usize = VERSIONS.len() * groups::NAMES.len() * 2;
+
+    /// Each, at its [`index`](Self::index).
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT).map(|index| Self {
+            version: index / 2 / groups::NAMES.len(),
+            group: index / 2 % groups::NAMES.len(),
+            resumed: index % 2 == 1,
+        })
+    }
+
+    /// Its place among all of them.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        (self.version * groups::NAMES.len() + self.group) * 2 + self.resumed as usize
+    }
+
+    /// As in [`Summary::version`].
+    #[must_use]
+    pub const fn version(self) -> &'static str {
+        VERSIONS[self.version]
+    }
+
+    /// As in [`Summary::group`], or `none`.
+    #[must_use]
+    pub const fn group(self) -> &'static str {
+        groups::NAMES[self.group]
+    }
+
+    /// As in [`Summary::resumed`].
+    #[must_use]
+    pub const fn resumed(self) -> bool {
+        self.resumed
+    }
+}
 
 /// What a handshake agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +74,17 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// What of it metrics tell apart.
+    #[must_use]
+    pub fn sort(&self) -> HandshakeSort {
+        let group = self.group.unwrap_or("none");
+        HandshakeSort {
+            version: usize::from(self.version == VERSIONS[1]),
+            group: groups::NAMES.iter().position(|&name| name == group).unwrap_or(0),
+            resumed: self.resumed,
+        }
+    }
+
     /// Reads a connection's state; none while it shakes hands.
     pub(super) fn of(connection: &rustls::CommonState, server_name: Option<&str>) -> Option<Self> {
         if connection.is_handshaking() {
@@ -39,5 +102,17 @@ impl Summary {
 }
 
 fn version_name(version: ProtocolVersion) -> &'static str {
-    if version == ProtocolVersion::TLSv1_3 { "TLSv1.3" } else { "TLSv1.2" }
+    VERSIONS[usize::from(version == ProtocolVersion::TLSv1_3)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sort_of_handshake_has_its_place() {
+        assert!(HandshakeSort::all().enumerate().all(|(place, sort)| sort.index() == place));
+        let last = HandshakeSort::all().last().unwrap();
+        assert_eq!((last.version(), last.group(), last.resumed()), ("TLSv1.3", "none", true));
+    }
 }

@@ -58,7 +58,7 @@ impl<'a> Front<'a> {
 
     fn turn(&mut self, call: impl FnOnce(&mut Multiplexer, &mut Turn<'_>)) {
         let now = Time::from_nanos(1_000_000_000);
-        let mut turn = Turn { now, pool: &mut self.pool, tally: &mut self.tally };
+        let mut turn = Turn { now, pool: &mut self.pool, tally: &self.tally };
         call(&mut self.multiplexer, &mut turn);
         while let Some(output) = self.multiplexer.poll(&mut turn) {
             match output {

@@ -92,7 +92,7 @@ impl World {
 
     /// Calls into the multiplexer and takes its orders, as a shard does at the end of a batch.
     pub(crate) fn turn(&mut self, call: impl FnOnce(&mut Multiplexer, &mut Turn<'_>)) {
-        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         call(&mut self.multiplexer, &mut turn);
         while let Some(output) = self.multiplexer.poll(&mut turn) {
             match output {

@@ -30,8 +30,8 @@ fn bytes_pass_one_to_one_in_every_combination_and_an_idle_session_holds_no_buffe
             assert_eq!(world.client.plaintext, request, "{:?}", world.speech);
         }
         assert_eq!(world.pool.lent_bytes(), 0);
-        assert_eq!(world.tally.handshakes, u64::from(world.speech.client_tls));
-        assert_eq!(world.tally.backend_handshakes, u64::from(world.speech.backend_tls));
+        assert_eq!(world.tally.handshakes.get(), u64::from(world.speech.client_tls));
+        assert_eq!(world.tally.backend_handshakes.get(), u64::from(world.speech.backend_tls));
         assert_eq!(world.session.tls_summary(Side::Client).is_some(), world.speech.client_tls);
         assert_eq!(world.session.tls_summary(Side::Backend).is_some(), world.speech.backend_tls);
         world.bury();

@@ -260,8 +260,8 @@ impl World {
     ) -> Self {
         let acceptor = Acceptor::new(&credentials.server, &tls::Options::default()).unwrap();
         let client = if speech.client_tls { Transport::Tls(Box::new(acceptor.engine())) } else { Transport::Plain };
-        let (now, mut pool, mut tally) = (Time::from_nanos(1_000_000_000), Pool::new(), Tally::default());
-        let mut turn = Turn { now, pool: &mut pool, tally: &mut tally };
+        let (now, mut pool, tally) = (Time::from_nanos(1_000_000_000), Pool::new(), Tally::default());
+        let mut turn = Turn { now, pool: &mut pool, tally: &tally };
         let mut world = Self {
             session: session(client, Rc::new(options), refusal, &mut turn),
             speech,
@@ -340,14 +340,14 @@ impl World {
 
     /// Calls into the session and then does what it asks for, as a shard does at the end of a batch.
     pub(crate) fn turn(&mut self, call: impl FnOnce(&mut Session, &mut Turn<'_>)) {
-        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         call(&mut self.session, &mut turn);
         self.settle();
     }
 
     pub(crate) fn settle(&mut self) {
         loop {
-            let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+            let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             match self.session.poll(&mut turn) {
                 None => return,
                 Some(Output::Dial) => self.dials += 1,
@@ -408,7 +408,7 @@ impl World {
                 }
             }
         }
-        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
+        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         self.session.handle_sent(side, buffer, result, &mut turn);
     }
 

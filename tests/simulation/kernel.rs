@@ -423,6 +423,14 @@ impl Driver for SimDriver {
         u32::try_from(bytes).expect("buffers are small")
     }
 
+    fn buffer_count(&self, group: BufferGroup) -> u16 {
+        let settings = &self.sim.world().settings;
+        match group {
+            BufferGroup::Small => settings.small_buffers,
+            BufferGroup::Large => settings.large_buffers,
+        }
+    }
+
     fn ring_handle(&self) -> RingHandle {
         RingHandle(RING_BASE + i32::try_from(self.id.0).expect("few drivers"))
     }

@@ -8,6 +8,7 @@ use ringwall::events::events;
 use ringwall::io::{Address, Driver as _, SocketOptions};
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
+use ringwall::metrics::Tally;
 use ringwall::networks::AddressSet;
 use ringwall::roster::waiting::Waiting;
 use ringwall::roster::{Member, Roster, Server};
@@ -113,6 +114,7 @@ impl Process {
                 pending: publisher,
                 load: Arc::clone(&load),
                 sources: sources.clone(),
+                tally: Arc::new(Tally::of_shard(plan.listeners.len())),
                 dispatcher_doorbell: dispatcher_doorbell.clone(),
                 dispatcher: dispatcher_driver.ring_handle(),
                 events: sender,
@@ -133,6 +135,7 @@ impl Process {
             doorbell: dispatcher_doorbell,
             sources: sources.clone(),
             events: sender,
+            tally: Arc::new(Tally::default()),
         };
         let listeners = plan
             .listeners

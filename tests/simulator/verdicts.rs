@@ -30,7 +30,7 @@ impl Run {
         assert_eq!(open.sum::<u32>(), 0, "connections of some source that nobody has");
         let ended: u64 =
             self.process.loads.iter().flat_map(|load| (0..=self.plan.listeners.len()).map(|n| load.ended(n))).sum();
-        let sessions: u64 = self.reports.iter().map(|report| report.tally.sessions).sum();
+        let sessions: u64 = self.reports.iter().map(|report| report.sessions).sum();
         assert_eq!(ended, sessions, "sessions that the dispatcher takes to have ended, and those that have");
         let told = self.control.drainings == 1 || self.control.dropped() > 0;
         assert!(told, "the log does not say that accepting is over");
