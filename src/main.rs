@@ -117,6 +117,7 @@ fn run(file: &ConfigFile) -> Result<(), Failure> {
         StartError::Bind { .. }
         | StartError::Inherited(_)
         | StartError::Source { .. }
+        | StartError::Admin { .. }
         | StartError::Tls { .. }
         | StartError::KeyLog { .. }
         | StartError::Thread { .. }

@@ -36,7 +36,10 @@ use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
 use self::rings::{DISPATCHER_RING, shard_ring, slots};
 use crate::config::{Config, Keyring, Machine, TlsFiles};
-use crate::control::{self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters, health};
+use crate::control::admin::{Admin, AdminSocket, Watched, WatchedShard};
+use crate::control::{
+    self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters, ShownCertificate, health,
+};
 use crate::dispatcher::{self, Command, Dispatcher};
 use crate::events::{EventReceiver, EventSender, events};
 use crate::io::uring::{Uring, probe};
@@ -49,7 +52,7 @@ use crate::roster::Roster;
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
 use crate::sources::SourceCounts;
-use crate::tls;
+use crate::tls::{self, Credentials};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
 const MAILBOX_ORDERS: usize = 1024;
@@ -65,10 +68,17 @@ const EVENTS: usize = 8192;
 /// # Errors
 /// Why nothing was started.
 pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notifier) -> Result<Ending, StartError> {
+    let socket = config.admin.as_ref().map(|admin| {
+        let error = |error| StartError::Admin { address: admin.listen.clone(), error };
+        AdminSocket::bind(admin).map_err(error)
+    });
+    let socket = socket.transpose()?;
+    let certificates = shown_certificates(keyring.listeners.iter().map(Option::as_ref));
     let data_plane = DataPlane::start(config, keyring)?;
     if let Confinement::Refused(errno) = data_plane.confinement {
         warn!(target: "ringwall::server", %errno, "the kernel does not restrict the rings to the operations in use");
     }
+    let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(config) });
     let (drain, stop, ask) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands);
     let pulses = data_plane.pulses.clone();
     let heartbeat = Heartbeat {
@@ -99,6 +109,8 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
         checks: data_plane.checks,
         heartbeat,
         reload,
+        admin,
+        certificates,
         ended: data_plane.ended,
     };
     Ok(control::run(plane)?)
@@ -127,6 +139,10 @@ pub struct DataPlane {
     pub pulses: Vec<Pulse>,
     /// What has other credentials used.
     pub reloader: Reloader,
+    /// What each shard counts and has to do, in their order.
+    pub shards: Vec<WatchedShard>,
+    /// What the dispatcher counts.
+    pub dispatcher: Arc<Tally>,
     /// Sent once all threads have ended, or one has failed.
     pub ended: oneshot::Receiver<Ending>,
 }
@@ -162,7 +178,8 @@ impl DataPlane {
             starting.push(Starting::shard(id, core, &blueprint, &dispatcher_doorbell, sender, ends)?);
         }
         let dispatcher_tally = Arc::new(Tally::default());
-        let mut tallies: Vec<_> = starting.iter().map(|shard| Arc::clone(&shard.port.tally)).collect();
+        let shards: Vec<_> = starting.iter().map(|shard| shard.port.watched()).collect();
+        let mut tallies: Vec<_> = shards.iter().map(|shard| Arc::clone(&shard.tally)).collect();
         tallies.push(Arc::clone(&dispatcher_tally));
         let (ports, dispatcher_rings) = Starting::wait_for_all(starting)?;
 
@@ -177,7 +194,7 @@ impl DataPlane {
             doorbell: dispatcher_doorbell,
             sources: blueprint.sources.clone(),
             events: sender,
-            tally: dispatcher_tally,
+            tally: Arc::clone(&dispatcher_tally),
         };
         let limits = config.listeners.iter().map(|listener| listener.admission.limits());
         let listeners = sockets.into_iter().zip(limits);
@@ -186,11 +203,12 @@ impl DataPlane {
         pulses.push(pulse.clone());
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, Ends { sender: end_sender, pulse })?;
         let commands = Commands::new(commands, far);
-        let ended = supervise(tallies.clone(), ends, commands.clone())?;
+        let ended = supervise(tallies, ends, commands.clone())?;
         let reloader = Reloader::new(config, common, commands.clone());
         let names = config.backends.iter().map(|backend| backend.name.clone());
         let way = commands.clone();
         let rosters = Arc::new(Rosters::new(names.zip(rosters), move |command| way.send_in_turn(command)));
+        let dispatcher = dispatcher_tally;
         Ok(Self {
             listening,
             confinement,
@@ -202,9 +220,30 @@ impl DataPlane {
             checks,
             pulses,
             reloader,
+            shards,
+            dispatcher,
             ended,
         })
     }
+
+    /// What administrators are shown.
+    fn watched(&self, config: &Config) -> Watched {
+        Watched {
+            config: Arc::new(config.clone()),
+            shards: self.shards.clone(),
+            dispatcher: Arc::clone(&self.dispatcher),
+            kernel: control::kernel_release(),
+        }
+    }
+}
+
+/// What is to be known of the certificates that clients are shown.
+fn shown_certificates<'c>(credentials: impl Iterator<Item = Option<&'c Credentials>>) -> Vec<ShownCertificate> {
+    let of_listener = |(listener, credentials): (usize, Option<&'c Credentials>)| {
+        let identities = credentials.into_iter().flat_map(|credentials| &credentials.identities);
+        identities.map(move |identity| ShownCertificate { listener, facts: identity.facts() })
+    };
+    credentials.enumerate().flat_map(of_listener).collect()
 }
 
 /// An address that is not of this machine would be found out by the first client only.
@@ -275,6 +314,12 @@ struct PortEnds {
     pending: PendingReader,
     load: Arc<LoadCell>,
     tally: Arc<Tally>,
+}
+
+impl PortEnds {
+    fn watched(&self) -> WatchedShard {
+        WatchedShard { tally: Arc::clone(&self.tally), load: Arc::clone(&self.load) }
+    }
 }
 
 impl Starting {

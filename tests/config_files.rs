@@ -630,6 +630,46 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..400)
 }
 
+#[test]
+fn each_mistake_about_administrators_is_told() {
+    for (text, message) in [
+        (
+            "listen = 9121",
+            "10: admin.listen: 9121 is not a text; \"unix:/path\" or an address of loopback, such as \"127.0.0.1:9121\"",
+        ),
+        (
+            "listen = \"0.0.0.0:9121\"",
+            "10: admin.listen: \"0.0.0.0:9121\" is not a loopback address, and what is told here is not for everyone: write a \
+             unix socket, or \"127.0.0.1:port\", and put a proxy in front of it for other hosts",
+        ),
+        (
+            "listen = \"127.0.0.1:6380\"",
+            "10: admin.listen: \"127.0.0.1:6380\" is bound by listener \"127.0.0.1:6380\" already",
+        ),
+        (
+            "listen = \"unix:a.sock\"",
+            "10: admin.listen: \"unix:a.sock\" is not an absolute path; write \"unix:/path/to/socket\"",
+        ),
+        (
+            "socket_mode = \"0640\"",
+            "10: admin.socket_mode: \"0640\" is none of \"0600\", \"0660\", \"0666\"; did you mean \"0600\"?",
+        ),
+        (
+            "listen = \"[::1]:9121\"\nsocket_mode = \"0600\"",
+            "11: admin.socket_mode: \"0600\" is of no use: admin.listen is not a unix socket",
+        ),
+        ("allow_changes = 1", "10: admin.allow_changes: 1 is neither true nor false"),
+        (
+            "listen = \"127.0.0.1:9121\"\nallow_changes = true",
+            "11: admin.allow_changes: true lets every process of this host, browsers too, close connections and more: a TCP \
+             port has no permissions, so write a unix socket in admin.listen",
+        ),
+        ("port = 1", "10: admin.port: unknown key; known here: listen, socket_mode, allow_changes"),
+    ] {
+        assert_eq!(refusal_of_minimal_and(&format!("[admin]\n{text}")), message);
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_reader_panic(text in prop_oneof![mutated_reference(), shuffled_reference(), any_bytes()]) {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Admission, Coalesce, Config, Limits, Listener, ListenerEdge, Log, LogFormat, LogLevel, Machine, Pair, Runtime,
-    Server, SessionLimits, Tls, Unreachable,
+    Admin, Admission, Coalesce, Config, Limits, Listener, ListenerEdge, Log, LogFormat, LogLevel, Machine, Pair,
+    Runtime, Server, SessionLimits, Tls, Unreachable,
 };
 use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
@@ -125,6 +125,23 @@ fn the_least_that_starts_means_the_defaults() {
     assert_eq!(config.coalesce, Coalesce::Bytes(65_536));
     assert_eq!(config.log, Log { format: LogFormat::Text, level: LogLevel::Info, sessions: true });
     assert_eq!(config.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn administrators_are_let_in_where_the_file_says_so() {
+    let admin = |text: &str| parse(&format!("{MINIMAL}{text}")).unwrap().admin;
+    let unix = |path: &str| Address::Unix(PathBuf::from(path));
+    let default = Admin { listen: unix("/run/ringwall/admin.sock"), socket_mode: 0o600, allow_changes: false };
+    assert_eq!(admin(""), None);
+    assert_eq!(admin("[admin]"), Some(default.clone()));
+    assert_eq!(parse(REFERENCE).unwrap().admin, Some(default));
+    assert_eq!(
+        admin("[admin]\nlisten = \"unix:/tmp/a.sock\"\nsocket_mode = \"0660\"\nallow_changes = true"),
+        Some(Admin { listen: unix("/tmp/a.sock"), socket_mode: 0o660, allow_changes: true })
+    );
+    let tcp = Address::Tcp("[::1]:0".parse().unwrap());
+    let expected = Admin { listen: tcp, socket_mode: 0o600, allow_changes: false };
+    assert_eq!(admin("[admin]\nlisten = \"[::1]:0\"\nallow_changes = false"), Some(expected));
 }
 
 #[test]

@@ -143,6 +143,8 @@ impl World {
                             reloads_there.recv().expect("a test")
                         }),
                     },
+                    admin: None,
+                    certificates: Vec::new(),
                     ended: ended_there,
                 },
                 signals_there,
@@ -496,7 +498,7 @@ fn a_signal_reloads_and_log_and_service_manager_are_told_how_it_went() {
     reloading(&world);
     let files = TlsFiles { files: vec![PathBuf::from("a.crt"), PathBuf::from("a.key")], folders: vec![] };
     let (warnings, not_taken) = (vec!["f.toml:4: odd".to_owned()], vec!["limits.x".to_owned(), "log.y".to_owned()]);
-    world.reloads.send(Ok(Reloaded { files, warnings, not_taken })).unwrap();
+    world.reloads.send(Ok(Reloaded { files, warnings, not_taken, certificates: Vec::new() })).unwrap();
     assert_eq!(world.line(), "WARN f.toml:4: odd");
     assert_eq!(world.line(), "WARN keys have changed that no reload takes: they take a restart keys=limits.x, log.y");
     assert_eq!(world.line(), "INFO reloaded cause=SIGHUP files=2 folders=0 reloads=1");

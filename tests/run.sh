@@ -47,7 +47,7 @@ python_libraries() {
         install python3-venv
         python3 -m venv --clear $python
     fi
-    $python/bin/pip install --quiet --disable-pip-version-check \
+    $python/bin/python -m pip install --quiet --disable-pip-version-check \
         -r tests/clients/requirements.txt -r tests/conformance/requirements.txt
 }
 

@@ -52,6 +52,20 @@ pub(super) fn is_name(text: &str) -> bool {
     !text.starts_with("unix:") && text.parse::<SocketAddr>().is_err() && !text.starts_with('[')
 }
 
+/// Reads where administrators connect: a unix socket, or one loopback address.
+pub(super) fn admin(text: &str, machine: &Machine) -> Result<Address, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix(path);
+    }
+    let address = bind(text, machine)?;
+    if address.ip().is_loopback() {
+        return Ok(Address::Tcp(address));
+    }
+    Err("is not a loopback address, and what is told here is not for everyone: write a unix socket, or \
+         \"127.0.0.1:port\", and put a proxy in front of it for other hosts"
+        .to_owned())
+}
+
 /// Whether the kernel refuses to listen on both: the port is the same, and one's address is the other's or is for all.
 /// Sockets of IPv6 take no connections of IPv4 here, so the two families do not meet.
 pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {

@@ -7,6 +7,7 @@
 //! `config/ringwall.toml` documents each key for operators. Read `tests/config_files.rs` first.
 
 mod address;
+mod admin;
 mod admission;
 mod backend;
 mod backend_edge;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+pub use self::admin::Admin;
 pub use self::admission::Admission;
 pub use self::backend::Backend;
 pub use self::backend_tls::BackendTls;
@@ -91,6 +93,8 @@ pub struct Config {
     pub coalesce: Coalesce,
     /// What is logged, and how.
     pub log: Log,
+    /// Where administrators and Prometheus connect; without it nothing listens for them.
+    pub admin: Option<Admin>,
     /// A file for the secrets of every connection; see [`Config::check_key_log`].
     pub key_log: Option<PathBuf>,
     /// What is allowed and probably not meant, each one line that names file and line.
@@ -245,6 +249,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
     let bounds = (&limits, coalesce);
     let listeners = listener::read_listeners(source, &raw.listener, &backends, bounds, machine, &mut warnings)?;
     backend::check_servers(source, &raw.backend, &backends, &listeners)?;
+    let admin = Admin::read(source, raw.admin.as_ref(), machine, &listeners)?;
     let key_log = read_key_log(source, raw, &mut warnings)?;
     for (index, backend) in backends.iter().enumerate() {
         if listeners.iter().all(|listener| listener.backend != index) {
@@ -262,6 +267,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         security: Security::read(source, &raw.security)?,
         coalesce,
         log: Log::read(source, raw)?,
+        admin,
         key_log,
         warnings,
         source: Arc::clone(source),

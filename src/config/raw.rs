@@ -39,6 +39,8 @@ pub(super) struct RawConfig {
     pub(super) coalesce: RawCoalesce,
     #[serde(deserialize_with = "table")]
     pub(super) log: RawLog,
+    #[serde(deserialize_with = "placed_table")]
+    pub(super) admin: Option<Spanned<RawAdmin>>,
 }
 
 /// One `[[listener]]`.
@@ -200,6 +202,15 @@ pub(super) struct RawLog {
     pub(super) level: Option<Spanned<Value>>,
     pub(super) sessions: Option<Spanned<Value>>,
     pub(super) key_log: Option<Spanned<Value>>,
+}
+
+/// `[admin]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawAdmin {
+    pub(super) listen: Option<Spanned<Value>>,
+    pub(super) socket_mode: Option<Spanned<Value>>,
+    pub(super) allow_changes: Option<Spanned<Value>>,
 }
 
 /// A table and nothing else. Derived readers of structs also take a list of the fields' values in order, which no
@@ -431,6 +442,7 @@ mod tests {
             "RawBackendTls {",
             "RawHealthCheck {",
             "RawSentinel {",
+            "RawAdmin {",
             "max_handshakes: Some(",
         ] {
             assert!(fields.contains(table), "{table} was not looked into");

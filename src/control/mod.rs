@@ -8,6 +8,7 @@
 //!
 //! Read `tests/control_plane.rs` first.
 
+pub mod admin;
 pub mod health;
 mod inbox;
 mod log_queue;
@@ -19,6 +20,7 @@ mod report;
 mod resolve;
 mod rosters;
 mod signals;
+mod standing;
 mod watch;
 mod watchdog;
 
@@ -40,12 +42,15 @@ pub use self::reload::{Cause, Reload, Reloaded};
 pub use self::report::tells_reached;
 pub use self::rosters::{NotTaken, Rosters};
 pub use self::signals::Signal;
+pub use self::standing::ShownCertificate;
 pub use self::watchdog::Heartbeat;
 
+use self::admin::Admin;
 use self::health::Health;
 use self::inbox::Inbox;
 use self::reload::{Progress, ReloadCounts, Reloads};
 use self::resolve::Resolving;
+use self::standing::{Phase, Standing};
 use self::watchdog::{Answer, Watchdog};
 use crate::config::{Config, Machine, show_duration, show_size};
 use crate::events::EventReceiver;
@@ -87,6 +92,10 @@ pub struct Plane<'a> {
     pub heartbeat: Heartbeat,
     /// How to have the data plane use what has changed in files.
     pub reload: Reload,
+    /// Where administrators connect, if anywhere.
+    pub admin: Option<Admin>,
+    /// The certificates that clients are shown.
+    pub certificates: Vec<ShownCertificate>,
     /// Sent once all threads of the data plane have ended.
     pub ended: oneshot::Receiver<Ending>,
 }
@@ -139,6 +148,8 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
     let channels = std::mem::take(&mut plane.events);
     let reload = std::mem::replace(&mut plane.reload, Reload::idle());
     let checks = plane.checks.take();
+    let admin = plane.admin.take();
+    let standing = Standing::new(&plane.certificates);
     let supervised = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         runtime.block_on(async {
             let signals = signals()?;
@@ -146,11 +157,22 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let reloads = Reloads::start(reload)?;
             let resolving = Resolving::start(plane.config, &plane.machine, &plane.rosters)?;
             let watchdog = Watchdog::new(plane.notifier.patience());
+            // The socket is there until the end.
+            let _admin = admin.map(|admin| admin.start(standing.clone())).transpose()?;
             plane.log_start();
             let health = Health::start(checks, &plane.rosters)?;
-            Supervisor { plane: &plane, inbox, reloads, resolving, health, watchdog, phase: Phase::Serving, dropped: 0 }
-                .run(signals, ended)
-                .await
+            let supervisor = Supervisor {
+                plane: &plane,
+                inbox,
+                reloads,
+                resolving,
+                health,
+                watchdog,
+                standing,
+                phase: Phase::Serving,
+                dropped: 0,
+            };
+            supervisor.run(signals, ended).await
         })
     });
     match supervised {
@@ -165,14 +187,6 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
     }
 }
 
-/// What the data plane has been told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    Draining,
-    Stopping,
-}
-
 struct Supervisor<'p, 'a> {
     plane: &'p Plane<'a>,
     inbox: Inbox,
@@ -180,6 +194,7 @@ struct Supervisor<'p, 'a> {
     resolving: Resolving,
     health: Health,
     watchdog: Watchdog,
+    standing: Standing,
     phase: Phase,
     /// Log records dropped and not yet told.
     dropped: u64,
@@ -240,7 +255,7 @@ impl Supervisor<'_, '_> {
                 None
             }
             (Signal::Stop, Phase::Serving) => {
-                self.phase = Phase::Draining;
+                self.enter(Phase::Draining);
                 let deadline = config.limits.shutdown_timeout;
                 let shown = show_duration(deadline);
                 info!(target: "ringwall::control", deadline = %shown, "draining; a second signal ends at once");
@@ -249,12 +264,17 @@ impl Supervisor<'_, '_> {
                 Some(deadline + DRAIN_GRACE)
             }
             (Signal::Stop, Phase::Draining | Phase::Stopping) => {
-                self.phase = Phase::Stopping;
+                self.enter(Phase::Stopping);
                 info!(target: "ringwall::control", "stopping at once");
                 (orders.stop)();
                 Some(STOP_GRACE)
             }
         }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.standing.update(|state| state.phase = phase);
     }
 
     /// Says how a reload goes. A drain is the last that the service manager wants to hear of.
@@ -267,6 +287,13 @@ impl Supervisor<'_, '_> {
             Progress::Unwatched(place) => report::log_unwatched(&place),
             Progress::Finished(cause, result) => {
                 report::log_reload(cause, &result, self.reloads.counts);
+                self.standing.update(|state| {
+                    state.reloads = self.reloads.counts;
+                    state.reload_failed = result.is_err();
+                    if let Ok(reloaded) = &result {
+                        state.certificates = reloaded.certificates.as_slice().into();
+                    }
+                });
                 if serving {
                     let status = self.plane.status();
                     notifier.ready(&match result {
@@ -299,7 +326,11 @@ impl Supervisor<'_, '_> {
     /// Says how many records never became a line, once it can be said.
     fn log_dropped(&mut self) {
         let queue = self.plane.logging.queue();
-        self.dropped += self.inbox.take_dropped() + self.health.take_dropped() + queue.take_dropped();
+        let dropped = self.inbox.take_dropped() + self.health.take_dropped() + queue.take_dropped();
+        if dropped > 0 {
+            self.dropped += dropped;
+            self.standing.update(|state| state.records_dropped += dropped);
+        }
         if self.dropped > 0 && queue.can_tell() {
             warn!(target: "ringwall::control", dropped = self.dropped, "{} log records dropped", self.dropped);
             self.dropped = 0;
@@ -314,8 +345,6 @@ impl Plane<'_> {
         for warning in warnings {
             warn!(target: "ringwall::config", "{warning}");
         }
-        let kernel = files::read(Path::new("/proc/sys/kernel/osrelease"), 1_024);
-        let kernel = kernel.map(|kernel| String::from_utf8_lossy(&kernel.bytes).into_owned()).unwrap_or_default();
         let shown: Vec<String> = listeners
             .iter()
             .zip(&self.listening)
@@ -324,7 +353,7 @@ impl Plane<'_> {
         info!(
             target: "ringwall::control",
             version = %env!("CARGO_PKG_VERSION"),
-            kernel = %kernel.trim(),
+            kernel = %kernel_release(),
             shards = runtime.cores.len(),
             listeners = %shown.join(", "),
             max_connections = limits.max_connections,
@@ -350,6 +379,13 @@ impl Plane<'_> {
             Some(failure) => error!(target: "ringwall::control", sessions_cut_off, %failure, "ended by a failure"),
         }
     }
+}
+
+/// The release of the running kernel; nothing where it cannot be read.
+#[must_use]
+pub fn kernel_release() -> Box<str> {
+    let kernel = files::read(Path::new("/proc/sys/kernel/osrelease"), 1_024);
+    kernel.map(|kernel| String::from_utf8_lossy(&kernel.bytes).trim().into()).unwrap_or_default()
 }
 
 impl fmt::Debug for Plane<'_> {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
+use super::ShownCertificate;
 use super::places::Places;
 use super::watch::Watch;
 use crate::config::TlsFiles;
@@ -71,6 +72,8 @@ pub struct Reloaded {
     pub warnings: Vec<String>,
     /// Keys that were changed and that no reload takes.
     pub not_taken: Vec<String>,
+    /// The certificates that clients are shown from here on.
+    pub certificates: Vec<ShownCertificate>,
 }
 
 /// What the thread tells.

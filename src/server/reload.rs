@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use super::backend_tls::BackendTls;
 use super::listener_tls::{Common, ListenerTls};
-use super::{Commands, StartError};
+use super::{Commands, StartError, shown_certificates};
 use crate::config::{Config, ReloadSource, TlsFiles};
 use crate::control::{Cause, Reloaded};
 use crate::dispatcher::Command;
@@ -42,6 +42,8 @@ impl Reloader {
         };
         let mut reread = reread.map_err(|error| error.to_string())?;
         let files = TlsFiles::of_reread(&reread);
+        let credentials = reread.listeners.iter().map(|read| read.as_ref().map(|(_, credentials)| credentials));
+        let certificates = shown_certificates(credentials);
         let listeners = self.listeners.iter().zip(mem::take(&mut reread.listeners));
         let listeners: Vec<_> = listeners
             .map(|(name, read)| read.map(|(tls, credentials)| ListenerTls::new(name, &tls, credentials, &self.common)))
@@ -52,7 +54,7 @@ impl Reloader {
             .collect();
         self.renew(&listeners, &backends)?;
         self.source.accept(&reread);
-        Ok(Reloaded { files, warnings: reread.warnings, not_taken: reread.not_taken })
+        Ok(Reloaded { files, warnings: reread.warnings, not_taken: reread.not_taken, certificates })
     }
 
     /// Gives each shard acceptors and connectors of its own.

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use crate::io::Address;
 use crate::io::uring::Unavailable;
 use crate::tls::SetupError;
 
@@ -31,6 +32,13 @@ pub enum StartError {
         /// The address.
         address: IpAddr,
         /// What the kernel said.
+        error: io::Error,
+    },
+    /// The admin socket cannot be bound.
+    Admin {
+        /// Where.
+        address: Address,
+        /// What the system said.
         error: io::Error,
     },
     /// TLS cannot be set up with the certificate and key of a listener or a backend.
@@ -79,6 +87,16 @@ impl fmt::Display for StartError {
                 match error.raw_os_error() {
                     Some(libc::EADDRNOTAVAIL) => f.write_str("; no interface of this machine has that address"),
                     Some(_) | None => Ok(()),
+                }
+            }
+            Self::Admin { address, error } => {
+                write!(f, "admin.listen: cannot listen on {address}: {error}")?;
+                match (error.kind(), address) {
+                    (io::ErrorKind::NotFound, Address::Unix(_)) => f.write_str(
+                        "; its folder must exist and ringwall's user be allowed to write there (RuntimeDirectory= of the \
+                         systemd unit makes one)",
+                    ),
+                    _ => Ok(()),
                 }
             }
             Self::Tls { of, error } => write!(f, "{of}: {error}"),

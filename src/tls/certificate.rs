@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::identity_error::{IdentityError, IdentityWarning};
 use super::ocsp::OcspResponse;
 use super::pem::{KeyFormat, PemFile};
+use crate::hex;
 
 /// The longest handshake message that rustls takes. OpenSSL takes certificates of 100 KiB (see
 /// `SSL_CTX_set_max_cert_list`).
@@ -32,6 +33,8 @@ pub struct Identity {
     validity: Vec<Validity>,
     /// The names it is for, in lower case, each once.
     names: Vec<Box<str>>,
+    /// Of the first, in hexadecimal digits.
+    serial: String,
     is_rsa: bool,
     key_open_to_all: bool,
     /// Position in the file, from one, of the first certificate that its predecessor's issuer is not.
@@ -56,6 +59,29 @@ pub struct Outline {
     pub not_after_unix: i64,
     /// Whether everybody on this machine may read or change the key.
     pub key_open_to_all: bool,
+}
+
+/// What operators watch of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// The file it was read from.
+    pub path: PathBuf,
+    /// The first of its names, or its subject.
+    pub name: String,
+    /// Its serial number in hexadecimal digits.
+    pub serial: String,
+    /// Seconds since 1970 after which it has expired.
+    pub not_after_unix: i64,
+    der: Vec<u8>,
+}
+
+impl CertificateFacts {
+    /// Whether the file still begins with this certificate. It reads the file.
+    #[must_use]
+    pub fn matches_disk(&self) -> bool {
+        let file = PemFile::read(&self.path, "certificate").and_then(|file| file.certificates());
+        file.is_ok_and(|chain| chain.first().is_some_and(|own| **own == *self.der))
+    }
 }
 
 struct Key {
@@ -101,6 +127,7 @@ impl Identity {
         let stray = check_order(&parsed, certificate)?;
         let validity = parsed.iter().map(Validity::of).collect();
         let names = parsed.first().map(names).unwrap_or_default();
+        let serial = parsed.first().map(serial).unwrap_or_default();
         let is_rsa = parsed.iter().take(1).any(|own| own.public_key().algorithm.algorithm == OID_PKCS1_RSAENCRYPTION);
         Ok(Self {
             chain,
@@ -109,6 +136,7 @@ impl Identity {
             private_key_path: private_key.into(),
             validity,
             names,
+            serial,
             is_rsa,
             key_open_to_all: key_file.is_open_to_all(),
             stray,
@@ -178,6 +206,20 @@ impl Identity {
         }
     }
 
+    /// The facts about its first certificate that operators watch.
+    #[must_use]
+    pub fn facts(&self) -> CertificateFacts {
+        let own = self.validity.first();
+        let name = self.names.first().map(ToString::to_string);
+        CertificateFacts {
+            path: self.certificate_path.clone(),
+            name: name.or_else(|| own.map(|own| own.subject.clone())).unwrap_or_default(),
+            serial: self.serial.clone(),
+            not_after_unix: own.map_or(0, |own| own.not_after_unix),
+            der: self.chain.first().map(|own| own.to_vec()).unwrap_or_default(),
+        }
+    }
+
     pub(super) fn certificate_path(&self) -> &Path {
         &self.certificate_path
     }
@@ -240,6 +282,13 @@ impl Validity {
 /// What the library says of a key, without the words that it puts before all that it has no kind of error for.
 fn reason(error: rustls::Error) -> String {
     if let rustls::Error::General(reason) = error { reason } else { error.to_string() }
+}
+
+/// The serial number in hexadecimal digits.
+fn serial(certificate: &X509Certificate<'_>) -> String {
+    let mut digits = String::new();
+    hex::encode_onto(&mut digits, certificate.raw_serial());
+    digits
 }
 
 /// The host names of a certificate: its alternative names, or, as very old certificates have none, its common names.

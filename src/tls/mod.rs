@@ -58,7 +58,7 @@ mod traffic;
 
 pub use acceptor::{Acceptor, Options, SetupError, unix_time};
 pub use authorities::TrustError;
-pub use certificate::{Identity, Outline};
+pub use certificate::{CertificateFacts, Identity, Outline};
 pub use client_names::ClientNames;
 pub use client_rules::ClientRules;
 pub use clients::{ClientAuth, Clients, Coverage};

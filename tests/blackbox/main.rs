@@ -5,6 +5,7 @@
 //! another build. `tests/run.sh` installs the programs and client libraries that the tests call.
 #![expect(clippy::unwrap_used, reason = "in a test an unexpected error is a failure")]
 
+mod admin;
 mod certificates;
 mod client;
 mod haproxy;
@@ -25,6 +26,7 @@ mod idle_crowds;
 mod listener_limits;
 mod listeners_and_servers;
 mod logs;
+mod metrics;
 mod odd_talkers;
 mod open_servers;
 mod orderly_ends;

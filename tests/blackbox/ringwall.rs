@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 
 use rustix::process::Signal;
 
+use crate::admin::Admin;
 use crate::certificates::Certificates;
 use crate::client::{Client, Dial};
 use crate::process::{PATIENCE, Process, run};
@@ -103,6 +104,13 @@ impl Setup {
     /// Adds an argument of the command line.
     pub(crate) fn argument(mut self, argument: &'static str) -> Self {
         self.arguments.push(argument);
+        self
+    }
+
+    /// Adds an admin socket, with `keys` of its table; see [`Ringwall::admin`].
+    pub(crate) fn admin(mut self, keys: &str) -> Self {
+        let socket = self.certificates.folder().join("admin.sock");
+        self.sections += &format!("[admin]\nlisten = \"unix:{}\"\n{keys}", socket.display());
         self
     }
 
@@ -256,6 +264,11 @@ impl Ringwall {
     /// Waits until `count` sessions have ended, for whatever reason.
     pub(crate) fn wait_for_ended_sessions(&self, count: usize) {
         self.process.nth_line(count, |line| line.contains("session closed"));
+    }
+
+    /// Asks the admin socket.
+    pub(crate) fn admin(&self) -> Admin {
+        Admin::at(self.folder().join("admin.sock"))
     }
 
     pub(crate) fn terminate(&self) {

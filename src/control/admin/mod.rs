@@ -1,0 +1,147 @@
+//! What administrators and Prometheus ask over HTTP, on a thread of its own: whatever they do, signals are obeyed and the
+//! log is written without delay.
+//!
+//! It reads what the data plane counts, where that is, and orders nothing that the data plane waits for. Everything is
+//! bounded: connections, the size of a request, the time of an exchange. There is one exchange to a connection.
+//!
+//! Read `tests/blackbox/metrics.rs` first.
+
+mod exposition;
+mod families;
+mod process;
+mod routes;
+mod socket;
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+pub use self::socket::AdminSocket;
+
+use self::socket::Listener;
+use super::standing::Standing;
+use crate::config::Config;
+use crate::load::LoadCell;
+use crate::metrics::Tally;
+
+/// Connections that are served at once; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 16;
+/// The longest that a connection may take, from its first byte to its last.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest that a request's head may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a request's head at most; the library's least.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// How long accepting pauses when the system has no file descriptor to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a shard shows.
+#[derive(Clone, Debug)]
+pub struct WatchedShard {
+    /// What it counts.
+    pub tally: Arc<Tally>,
+    /// What it has to do.
+    pub load: Arc<LoadCell>,
+}
+
+/// What is shown of the program.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// What it was started with.
+    pub config: Arc<Config>,
+    /// In their order.
+    pub shards: Vec<WatchedShard>,
+    /// What the dispatcher counts.
+    pub dispatcher: Arc<Tally>,
+    /// The release of the running kernel.
+    pub kernel: Box<str>,
+}
+
+/// Where administrators connect, and what they are shown.
+#[derive(Debug)]
+pub struct Admin {
+    /// Where they connect.
+    pub socket: AdminSocket,
+    /// What they are shown.
+    pub watched: Watched,
+}
+
+/// What each exchange works with.
+#[derive(Debug)]
+struct Desk {
+    watched: Watched,
+    standing: Standing,
+}
+
+impl Admin {
+    /// Starts the thread. It ends with the program; what is given back is to be kept until then.
+    pub(super) fn start(self, standing: Standing) -> io::Result<AdminSocket> {
+        let Self { socket, watched } = self;
+        let listener = socket.listener.try_clone()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let desk = Arc::new(Desk { watched, standing });
+        thread::Builder::new().name("admin".to_owned()).spawn(move || runtime.block_on(serve(listener, desk)))?;
+        Ok(socket)
+    }
+}
+
+/// Serves for ever.
+async fn serve(listener: Listener, desk: Arc<Desk>) -> io::Result<Infallible> {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    match listener {
+        Listener::Tcp(listener) => {
+            let listener = TcpListener::from_std(listener)?;
+            accept(&places, desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
+        }
+        Listener::Unix(listener) => {
+            let listener = UnixListener::from_std(listener)?;
+            accept(&places, desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
+        }
+    }
+}
+
+async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    places: &Arc<Semaphore>,
+    desk: Arc<Desk>,
+    mut next: impl AsyncFnMut() -> io::Result<S>,
+) -> io::Result<Infallible> {
+    loop {
+        let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+        match next().await {
+            Ok(stream) => {
+                let desk = Arc::clone(&desk);
+                tokio::spawn(async move {
+                    // A client that is slow or gone has had its chance.
+                    drop(timeout(EXCHANGE_TIMEOUT, exchange(stream, desk)).await);
+                    drop(place);
+                });
+            }
+            // None that concerns one client alone would come again at once.
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>) -> hyper::Result<()> {
+    let answer = service_fn(|request| {
+        let desk = Arc::clone(&desk);
+        async move { Ok::<_, Infallible>(desk.answer(&request).await) }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await
+}

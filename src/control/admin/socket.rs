@@ -1,0 +1,133 @@
+//! The socket that administrators connect to.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::process::umask;
+
+use crate::config;
+use crate::io::Address;
+
+/// A bound socket; the file of one in the file system goes when this is dropped.
+#[derive(Debug)]
+pub struct AdminSocket {
+    pub(super) listener: Listener,
+    _file: Option<SocketFile>,
+}
+
+#[derive(Debug)]
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
+            Self::Unix(listener) => listener.try_clone().map(Self::Unix),
+        }
+    }
+}
+
+impl AdminSocket {
+    /// Binds it. The socket of a program that has ended is replaced. To be called while no other thread makes files: the
+    /// permissions of a unix socket are those of all new files for a moment.
+    ///
+    /// # Errors
+    ///
+    /// The system's; or that another program listens there, or that the path names something else.
+    pub fn bind(admin: &config::Admin) -> io::Result<Self> {
+        match &admin.listen {
+            Address::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self { listener: Listener::Tcp(listener), _file: None })
+            }
+            Address::Unix(path) => {
+                remove_left_behind(path)?;
+                // Nobody else may connect before the permissions are what they should be.
+                let before = umask(Mode::from_raw_mode(0o177));
+                let bound = UnixListener::bind(path);
+                umask(before);
+                let listener = bound?;
+                let file = SocketFile { path: path.clone(), inode: fs::metadata(path)?.ino() };
+                fs::set_permissions(path, Permissions::from_mode(admin.socket_mode))?;
+                listener.set_nonblocking(true)?;
+                Ok(Self { listener: Listener::Unix(listener), _file: Some(file) })
+            }
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on.
+fn remove_left_behind(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::other("there is something else than a socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")),
+    }
+}
+
+/// The file of a unix socket.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Another program may have put its own there since.
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admin(path: &Path, socket_mode: u32) -> config::Admin {
+        config::Admin { listen: Address::Unix(path.to_owned()), socket_mode, allow_changes: false }
+    }
+
+    #[test]
+    fn a_socket_has_its_permissions_replaces_one_left_behind_and_goes_in_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let socket = AdminSocket::bind(&admin(&path, 0o660)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o660);
+        let taken = AdminSocket::bind(&admin(&path, 0o600)).unwrap_err();
+        assert_eq!(taken.to_string(), "another program listens there");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_and_a_socket_of_another_program_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin.sock");
+        fs::write(&path, "precious").unwrap();
+        let error = AdminSocket::bind(&admin(&path, 0o600)).unwrap_err();
+        assert_eq!(error.to_string(), "there is something else than a socket");
+        fs::remove_file(&path).unwrap();
+        let socket = AdminSocket::bind(&admin(&path, 0o600)).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        drop(socket);
+        assert!(path.exists());
+    }
+}
