@@ -1,7 +1,9 @@
 //! The command line, and what `ringwall check` prints.
 
+mod ctl;
 mod doctor;
 pub mod documents;
+mod table;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,14 +12,16 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub use self::ctl::{Ctl, CtlError};
 pub use self::doctor::Doctor;
 
 use crate::config::{
-    Admission, Backend, BackendTls, CheckKind, Coalesce, Config, HealthCheck, Limits, Listener, ListenerEdge,
+    Admin, Admission, Backend, BackendTls, CheckKind, Coalesce, Config, HealthCheck, Limits, Listener, ListenerEdge,
     LogFormat, LogLevel, Login, OnDemotion, Sentinel, Server, Tls, Unreachable, User, WantedRole, show_duration,
     show_size,
 };
 use crate::hex;
+use crate::io::Address;
 use crate::roster::balance::Balance;
 use crate::shard::BackendEdge;
 use crate::tls::{ClientAuth, ClientRules, Coverage, Policy, ServerAuth, Version};
@@ -49,6 +53,8 @@ pub enum Command {
     },
     /// Print the manual page
     Man,
+    /// Ask a running ringwall how it stands, or have it change something
+    Ctl(Ctl),
 }
 
 /// The configuration to work with.
@@ -123,6 +129,9 @@ impl fmt::Display for Plan<'_> {
         row(f, "sessions", config.log.sessions)?;
         if let Some(file) = &config.key_log {
             row(f, "key_log", file.display())?;
+        }
+        if let Some(admin) = &config.admin {
+            write_admin(f, admin)?;
         }
         write_needs(f, config)
     }
@@ -398,6 +407,15 @@ fn write_limits(f: &mut fmt::Formatter<'_>, limits: &Limits) -> fmt::Result {
     row(f, "tcp_user_timeout", or_off(limits.tcp_user_timeout))?;
     row(f, "send_buffer", show_size(limits.send_buffer))?;
     row(f, "shard_memory", show_size(limits.shard_memory))
+}
+
+fn write_admin(f: &mut fmt::Formatter<'_>, admin: &Admin) -> fmt::Result {
+    writeln!(f, "admin")?;
+    row(f, "listen", &admin.listen)?;
+    if let Address::Unix(_) = admin.listen {
+        row(f, "socket_mode", format_args!("{:04o}", admin.socket_mode))?;
+    }
+    row(f, "allow_changes", admin.allow_changes)
 }
 
 /// What the machine has to give at most.

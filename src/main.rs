@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ringwall::cli::{Cli, Command, ConfigFile, Doctor, Plan, documents};
+use ringwall::cli::{Cli, Command, ConfigFile, Ctl, Doctor, Plan, documents};
 use ringwall::config::{Config, Keyring, Machine, raise_open_files};
 use ringwall::control::{LogFilter, Logging, Notifier};
 use ringwall::doctor::{self, Verdict};
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         },
         Command::Completions { shell } => put_out(&documents::completions(shell)),
         Command::Man => put_out(&documents::manual_page()),
+        Command::Ctl(ctl) => ask(&ctl),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,6 +97,11 @@ fn examine(arguments: &Doctor) -> Result<u8, Failure> {
         Verdict::Bad => FAILED,
         Verdict::Attention => ATTENTION,
     })
+}
+
+fn ask(ctl: &Ctl) -> Result<(), Failure> {
+    let text = ctl.run().map_err(Failure::of)?;
+    put_out(&text)
 }
 
 fn print(text: &str) -> io::Result<()> {

@@ -36,7 +36,7 @@ use self::listener_tls::Common;
 use self::plans::{BackendPlan, ListenerPlan};
 use self::rings::{DISPATCHER_RING, shard_ring, slots};
 use crate::config::{Config, Keyring, Machine, TlsFiles};
-use crate::control::admin::{Admin, AdminSocket, Watched, WatchedShard};
+use crate::control::admin::{Admin, AdminSocket, Watched, WatchedShard, Way};
 use crate::control::{
     self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters, ShownCertificate, health,
 };
@@ -78,7 +78,9 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
     if let Confinement::Refused(errno) = data_plane.confinement {
         warn!(target: "ringwall::server", %errno, "the kernel does not restrict the rings to the operations in use");
     }
-    let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(config) });
+    let way = data_plane.commands.clone();
+    let way = Way::new(move |command| way.send_in_turn(command));
+    let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(config), way });
     let (drain, stop, ask) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands);
     let pulses = data_plane.pulses.clone();
     let heartbeat = Heartbeat {
@@ -230,6 +232,8 @@ impl DataPlane {
     fn watched(&self, config: &Config) -> Watched {
         Watched {
             config: Arc::new(config.clone()),
+            listening: self.listening.clone(),
+            rosters: Arc::clone(&self.rosters),
             shards: self.shards.clone(),
             dispatcher: Arc::clone(&self.dispatcher),
             kernel: control::kernel_release(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Reads a duration. What is too long for a number is as long as a number can be: a bound refuses it.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub fn parse(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let (digits, unit) = text.split_at(unit_at);
     let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit)?;

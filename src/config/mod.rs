@@ -63,7 +63,7 @@ pub use self::session_limits::SessionLimits;
 pub use self::tls::{Pair, Tls};
 pub use crate::roster::Server;
 
-pub use self::duration::show as show_duration;
+pub use self::duration::{parse as parse_duration, show as show_duration};
 pub use self::size::show as show_size;
 
 use self::backend_tls::load_backend_credentials;

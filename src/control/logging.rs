@@ -3,12 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, Registry, reload};
 
 use super::log_queue::LogQueue;
 use crate::config::{Log, LogFormat, LogLevel};
@@ -55,6 +56,11 @@ impl LogFilter {
         }
         Ok(Self(targets))
     }
+
+    /// Whether the line of [`Event::Reached`](crate::events::Event::Reached) is written.
+    pub(super) fn tells_reached(&self) -> bool {
+        self.0.would_enable("ringwall::session", &Level::DEBUG)
+    }
 }
 
 fn level_named(name: &str) -> Option<LevelFilter> {
@@ -72,10 +78,18 @@ pub struct LogFilterError {
 
 impl fmt::Display for LogFilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { filter, part } = self;
-        write!(
-            f,
-            "{FILTER_VARIABLE}={filter:?}: {part:?} is neither a level (off, error, warn, info, debug, trace) nor a \
+        let (filter, problem) = (&self.filter, self.problem());
+        write!(f, "{FILTER_VARIABLE}={filter:?}: {problem}")
+    }
+}
+
+impl LogFilterError {
+    /// What is wrong, without the place where it is from.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        let part = &self.part;
+        format!(
+            "{part:?} is neither a level (off, error, warn, info, debug, trace) nor a \
              target and its level, such as \"warn,ringwall::session=info\""
         )
     }
@@ -86,6 +100,7 @@ impl std::error::Error for LogFilterError {}
 /// The log of this thread for as long as it lives; what is logged is written when it is dropped, at the latest.
 pub struct Logging {
     queue: LogQueue,
+    levels: LogLevels,
     _default: DefaultGuard,
 }
 
@@ -104,12 +119,35 @@ impl Logging {
             LogFormat::Text => lines.with_target(false).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
         };
+        let (targets, handle) = reload::Layer::new(targets);
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(targets));
-        Ok(Self { queue, _default: tracing::subscriber::set_default(subscriber) })
+        let levels = LogLevels(handle);
+        Ok(Self { queue, levels, _default: tracing::subscriber::set_default(subscriber) })
+    }
+
+    /// What is logged, for others to change.
+    pub(super) fn levels(&self) -> LogLevels {
+        self.levels.clone()
     }
 
     pub(super) const fn queue(&self) -> &LogQueue {
         &self.queue
+    }
+}
+
+/// Which lines are written, while the program runs. Any thread may change it.
+#[derive(Clone, Debug)]
+pub(super) struct LogLevels(reload::Handle<Targets, Registry>);
+
+impl LogLevels {
+    /// From the next line on.
+    pub(super) fn set(&self, filter: LogFilter) -> Result<(), String> {
+        self.0.reload(filter.0).map_err(|error| error.to_string())
+    }
+
+    /// In the words of the environment variable.
+    pub(super) fn shown(&self) -> String {
+        self.0.with_current(ToString::to_string).unwrap_or_default()
     }
 }
 

@@ -45,7 +45,7 @@ pub use self::signals::Signal;
 pub use self::standing::ShownCertificate;
 pub use self::watchdog::Heartbeat;
 
-use self::admin::Admin;
+use self::admin::{Admin, Ties};
 use self::health::Health;
 use self::inbox::Inbox;
 use self::reload::{Progress, ReloadCounts, Reloads};
@@ -59,6 +59,8 @@ use crate::io::sys;
 use crate::mailbox::Doorbell;
 use crate::metrics::Totals;
 
+/// Changes by administrators that wait to be logged at most.
+const CHANGES_MAX: usize = 64;
 /// How long the data plane may take beyond the drain's deadline.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 /// How long the data plane may take to stop at once.
@@ -158,7 +160,14 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let resolving = Resolving::start(plane.config, &plane.machine, &plane.rosters)?;
             let watchdog = Watchdog::new(plane.notifier.patience());
             // The socket is there until the end.
-            let _admin = admin.map(|admin| admin.start(standing.clone())).transpose()?;
+            let (changes, changes_there) = mpsc::channel(CHANGES_MAX);
+            let ties = Ties {
+                standing: standing.clone(),
+                log_levels: plane.logging.levels(),
+                reloads: reloads.requests(),
+                changes,
+            };
+            let _admin = admin.map(|admin| admin.start(ties)).transpose()?;
             plane.log_start();
             let health = Health::start(checks, &plane.rosters)?;
             let supervisor = Supervisor {
@@ -168,6 +177,7 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
                 resolving,
                 health,
                 watchdog,
+                changes: changes_there,
                 standing,
                 phase: Phase::Serving,
                 dropped: 0,
@@ -194,6 +204,7 @@ struct Supervisor<'p, 'a> {
     resolving: Resolving,
     health: Health,
     watchdog: Watchdog,
+    changes: mpsc::Receiver<String>,
     standing: Standing,
     phase: Phase,
     /// Log records dropped and not yet told.
@@ -229,6 +240,9 @@ impl Supervisor<'_, '_> {
                 Some(progress) = self.reloads.progress() => self.tell_reload(progress),
                 news = self.resolving.news() => report::log_resolved(&news),
                 news = self.health.news() => news.log(),
+                Some(change) = self.changes.recv() => {
+                    info!(target: "ringwall::control", %change, "changed by an administrator");
+                }
                 ready = self.inbox.ready() => {
                     ready?;
                     self.log_batch();

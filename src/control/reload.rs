@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::ShownCertificate;
@@ -31,6 +32,10 @@ pub enum Cause {
     Signal,
     /// A file has changed.
     Files,
+    /// An administrator: as SIGHUP.
+    Administrator,
+    /// An administrator: the keys of tickets are to be others, and files are read again.
+    Tickets,
 }
 
 impl fmt::Display for Cause {
@@ -38,6 +43,8 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Self::Signal => "SIGHUP",
             Self::Files => "files changed",
+            Self::Administrator => "administrator",
+            Self::Tickets => "tickets rotated",
         })
     }
 }
@@ -85,9 +92,19 @@ pub(super) enum Progress {
     Unwatched(String),
 }
 
+/// Requests that wait at most; one more says nothing new.
+const REQUESTS_MAX: usize = 8;
+
+/// A wish for a reload, and where the answer goes, when somebody waits for one.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) cause: Cause,
+    pub(super) answer: Option<oneshot::Sender<Result<(), String>>>,
+}
+
 /// The control plane's way to the thread.
 pub(super) struct Reloads {
-    requests: UnboundedSender<Cause>,
+    requests: Sender<Request>,
     progress: UnboundedReceiver<Progress>,
     pub(super) counts: ReloadCounts,
 }
@@ -104,7 +121,7 @@ pub(super) struct ReloadCounts {
 impl Reloads {
     /// Watches the files from now on, and starts the thread. It ends when this is dropped.
     pub(super) fn start(reload: Reload) -> io::Result<Self> {
-        let (requests, requests_there) = unbounded_channel();
+        let (requests, requests_there) = channel(REQUESTS_MAX);
         let (progress_there, progress) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut reloading = {
@@ -119,7 +136,12 @@ impl Reloads {
     /// Has the thread reload because of a signal.
     pub(super) fn request(&self) {
         // It is there for as long as this is, unless it has panicked.
-        let _ = self.requests.send(Cause::Signal);
+        let _ = self.requests.try_send(Request { cause: Cause::Signal, answer: None });
+    }
+
+    /// The way to ask for more.
+    pub(super) fn requests(&self) -> Sender<Request> {
+        self.requests.clone()
     }
 
     /// What the thread tells next. May be given up at any moment.
@@ -136,7 +158,7 @@ impl Reloads {
 
 /// The thread's own side.
 struct Reloading {
-    requests: UnboundedReceiver<Cause>,
+    requests: Receiver<Request>,
     progress: UnboundedSender<Progress>,
     /// None where the kernel gives none.
     watch: Option<Watch>,
@@ -146,7 +168,7 @@ struct Reloading {
 
 impl Reloading {
     /// Must be called within the thread's runtime.
-    fn new(requests: UnboundedReceiver<Cause>, progress: UnboundedSender<Progress>) -> Self {
+    fn new(requests: Receiver<Request>, progress: UnboundedSender<Progress>) -> Self {
         let (watch, error) = match Watch::new() {
             Ok(watch) => (Some(watch), None),
             Err(error) => (None, Some(error)),
@@ -160,7 +182,7 @@ impl Reloading {
 
     async fn run(mut self, reload: Reload) {
         let Reload { mut files, mut run } = reload;
-        while let Some(cause) = self.cause().await {
+        while let Some(Request { cause, answer }) = self.request().await {
             self.tell(Progress::Started);
             // Before the files are read: what changes afterwards is seen.
             self.watch(&files);
@@ -170,6 +192,10 @@ impl Reloading {
             {
                 files.clone_from(&reloaded.files);
                 self.watch(&files);
+            }
+            if let Some(answer) = answer {
+                // Whoever waited for it may have given up.
+                let _ = answer.send(result.as_ref().map(drop).map_err(String::clone));
             }
             self.tell(Progress::Finished(cause, result));
         }
@@ -188,20 +214,20 @@ impl Reloading {
     }
 
     /// Waits for a reason to reload; none when the control plane has ended.
-    async fn cause(&mut self) -> Option<Cause> {
+    async fn request(&mut self) -> Option<Request> {
         let watch = self.watch.as_ref();
         tokio::select! {
-            cause = self.requests.recv() => return cause,
+            request = self.requests.recv() => return request,
             () = changed(watch) => {}
         }
         let latest = Instant::now() + QUIET_MAX;
         loop {
             let quiet_at = latest.min(Instant::now() + QUIET);
             tokio::select! {
-                cause = self.requests.recv() => return cause,
+                request = self.requests.recv() => return request,
                 more = timeout_at(quiet_at, changed(watch)) => {
                     if more.is_err() || Instant::now() >= latest {
-                        return Some(Cause::Files);
+                        return Some(Request { cause: Cause::Files, answer: None });
                     }
                 }
             }

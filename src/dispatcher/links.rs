@@ -1,10 +1,11 @@
 //! The dispatcher's ties to the rest of the program.
 
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::events::EventSender;
-use crate::io::{Fd, RingHandle};
+use crate::io::{Errno, Fd, RingHandle};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
 use crate::metrics::Tally;
@@ -34,6 +35,24 @@ pub enum Command {
     },
     /// Answer the last of these, and pass the others on to the shards, one to each in their order.
     Ping(Vec<Ping>),
+    /// Pass an order on to the shard with this number.
+    Pass(u16, Order),
+    /// Accept no more clients of this listener, and have the shards close its sessions once they are owed nothing.
+    CloseListener {
+        /// The listener's index.
+        listener: u16,
+        /// Told when it is closed.
+        done: mpsc::Sender<Result<(), Errno>>,
+    },
+    /// Accept clients of this listener again.
+    OpenListener {
+        /// The listener's index.
+        listener: u16,
+        /// Connections that the kernel holds until they are accepted.
+        backlog: u32,
+        /// Told when it is open, or why it cannot be.
+        done: mpsc::Sender<Result<(), Errno>>,
+    },
     /// Stop accepting and have the shards close their sessions, those that are still owed something after `timeout`.
     Drain {
         /// How long sessions that are owed something may go on.

@@ -10,6 +10,7 @@
 
 mod admission;
 mod links;
+mod listeners;
 mod news;
 mod pending;
 pub mod placement;
@@ -26,11 +27,11 @@ pub use links::{Command, Links, Port};
 pub use rates::Rates;
 
 use crate::dispatcher::admission::{Admission, Verdict};
-use crate::dispatcher::news::Denied;
+use crate::dispatcher::listeners::{Accepting, ListenerState};
 use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
 use crate::events::Event;
-use crate::io::{Completion, Driver, Errno, Fd, Op, OpId, Outcome, Token, Wait};
+use crate::io::{Completion, Driver, Errno, Fd, Op, Outcome, Token, Wait};
 use crate::shard::{Handoff, Order};
 use crate::time::Time;
 
@@ -68,25 +69,6 @@ pub struct Listener {
     pub socket: Fd,
     /// Whom it lets in.
     pub limits: Limits,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepting {
-    /// To be armed.
-    Idle,
-    Armed(OpId),
-    Cancelled,
-    /// The system gave no more; armed again at this time.
-    Paused(Time),
-}
-
-#[derive(Debug)]
-struct ListenerState {
-    socket: Fd,
-    accepting: Accepting,
-    denied: Denied,
-    /// The log has been told that accepting is paused.
-    told: bool,
 }
 
 #[derive(Debug)]
@@ -138,10 +120,8 @@ impl<D: Driver> Dispatcher<D> {
     #[must_use]
     pub fn new(options: Options, driver: D, links: Links, listeners: Vec<Listener>, ports: Vec<Port>) -> Self {
         let cells = ports.iter().map(|port| Arc::clone(&port.load)).collect();
-        let listener =
-            |socket| ListenerState { socket, accepting: Accepting::Idle, denied: Denied::default(), told: false };
-        let (listeners, limits) =
-            listeners.into_iter().map(|Listener { socket, limits }| (listener(socket), limits)).unzip();
+        let listener = |Listener { socket, limits }| (ListenerState::new(socket), limits);
+        let (listeners, limits) = listeners.into_iter().map(listener).unzip();
         let sources = links.sources.clone();
         let shard = |port| ShardState { port, handed: 0, unsent: VecDeque::new(), ring_due: false };
         let now = driver.now();
@@ -219,9 +199,9 @@ impl<D: Driver> Dispatcher<D> {
         }
         for (index, state) in self.listeners.iter_mut().enumerate() {
             let due = match state.accepting {
-                Accepting::Idle => true,
-                Accepting::Paused(until) => until <= self.now,
-                Accepting::Armed(_) | Accepting::Cancelled => false,
+                Accepting::Idle => state.closing.is_none(),
+                Accepting::Paused(until) => state.closing.is_none() && until <= self.now,
+                Accepting::Armed(_) | Accepting::Cancelled | Accepting::Closed => false,
             };
             if due {
                 let op = Op::Accept { listener: state.socket };
@@ -248,7 +228,9 @@ impl<D: Driver> Dispatcher<D> {
         let retries = !self.backlog.is_empty() || self.shards.iter().any(|shard| !shard.unsent.is_empty());
         let accepts = self.listeners.iter().filter_map(|state| match state.accepting {
             Accepting::Paused(until) if self.may_accept() => Some(until),
-            Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled => None,
+            Accepting::Paused(_) | Accepting::Idle | Accepting::Armed(_) | Accepting::Cancelled | Accepting::Closed => {
+                None
+            }
         });
         let news = self.listeners.iter().filter_map(|state| state.denied.due_at());
         let cut_off = match self.phase {
@@ -404,6 +386,15 @@ impl<D: Driver> Dispatcher<D> {
                 asked.for_each(|(shard, ping)| shard.unsent.push_back(Order::Ping(ping)));
                 self.send_unsent();
             }
+            Command::Pass(shard, order) => {
+                // An order to a shard that is not there has no answer.
+                if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
+                    shard.unsent.push_back(order);
+                }
+                self.send_unsent();
+            }
+            Command::CloseListener { listener, done } => self.begin_closing(listener, done),
+            Command::OpenListener { listener, backlog, done } => self.open_listener(listener, backlog, &done),
             Command::Drain { timeout } if self.phase == Phase::Accepting => {
                 self.phase = Phase::Stopping { cut_off_at: self.now + timeout };
                 self.pause_accepting();
@@ -451,33 +442,8 @@ impl<D: Driver> Dispatcher<D> {
                 self.order_all(|| Order::CutOff);
                 self.phase = Phase::CutOff;
             }
-            Phase::Accepting | Phase::Draining { .. } | Phase::CutOff | Phase::Ended => {}
-        }
-    }
-
-    /// Takes the clients that have connected already, then closes the listeners: a client in the queue of a socket
-    /// that is closed would be reset.
-    fn stop_listening(&mut self) {
-        for index in 0..self.listeners.len() {
-            let socket = self.listeners[index].socket;
-            let listener = u16::try_from(index).expect("listeners are numbered with 16 bits");
-            while let Some(client) = self.driver.accept_waiting(socket) {
-                self.admit(client, listener);
-            }
-            self.driver.close(socket);
-        }
-        self.links.events.send(Event::Draining);
-        self.flush_backlog_into_unsent();
-        self.order_all(|| Order::Drain { quiet: DRAIN_QUIET });
-    }
-
-    /// A drain order is the last word to a shard, so whoever still waits for a mailbox goes before it.
-    fn flush_backlog_into_unsent(&mut self) {
-        let count = self.shards.len();
-        for (index, handoff) in self.backlog.drain(..).enumerate() {
-            let shard = &mut self.shards[index % count];
-            shard.handed += 1;
-            shard.unsent.push_back(Order::Serve(handoff));
+            Phase::Accepting => self.finish_closing(),
+            Phase::Draining { .. } | Phase::CutOff | Phase::Ended => {}
         }
     }
 

@@ -289,6 +289,12 @@ pub trait Driver {
     /// Takes a client that has connected to `listener` and waits to be accepted, without waiting for one.
     fn accept_waiting(&mut self, listener: Fd) -> Option<Fd>;
 
+    /// Has a listening socket refuse clients until [`Driver::open_listener`]; it stays bound. No accept may be in flight.
+    fn close_listener(&mut self, listener: Fd);
+
+    /// Has a socket listen again.
+    fn open_listener(&mut self, listener: Fd, backlog: u32) -> Result<(), Errno>;
+
     /// Sends FIN after everything sent so far; see `shutdown(2)`, `SHUT_WR`.
     fn shutdown_write(&mut self, socket: Fd);
 

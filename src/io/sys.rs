@@ -199,6 +199,18 @@ pub fn inherited_listener(number: c_int) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((owned(number)?, address))
 }
 
+/// Has a listening socket refuse clients: on Linux a listening socket that is shut down stops listening and stays bound.
+pub(super) fn close_listener(listener: Fd) {
+    // SAFETY: shutdown takes no pointer. It fails on what is no listening socket, and then there is nothing to close.
+    let _ = unsafe { libc::shutdown(listener.0, libc::SHUT_RD) };
+}
+
+/// Has a bound socket listen again.
+pub(super) fn open_listener(listener: Fd, backlog: u32) -> Result<(), Errno> {
+    // SAFETY: listen takes no pointer.
+    check(unsafe { libc::listen(listener.0, saturate(backlog)) }).map(drop)
+}
+
 /// A new socket fit to connect to `address`.
 pub(super) fn open_socket(address: &Address, options: &SocketOptions) -> Result<OwnedFd, Errno> {
     let socket = stream_socket(&SockAddr::new(address)?)?;

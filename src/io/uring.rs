@@ -460,6 +460,14 @@ impl Driver for Uring {
         sys::accept(listener).map(Fd::from)
     }
 
+    fn close_listener(&mut self, listener: Fd) {
+        sys::close_listener(listener);
+    }
+
+    fn open_listener(&mut self, listener: Fd, backlog: u32) -> Result<(), Errno> {
+        sys::open_listener(listener, backlog)
+    }
+
     fn shutdown_write(&mut self, socket: Fd) {
         sys::shutdown_write(socket);
     }

@@ -23,6 +23,13 @@ impl Common {
     }
 }
 
+impl Common {
+    /// The same with another secret.
+    pub(super) fn rotated(&self) -> Self {
+        Self { secret: TicketSecret::random(), key_log: self.key_log.clone() }
+    }
+}
+
 /// How one listener speaks TLS.
 #[derive(Debug)]
 pub(super) struct ListenerTls {

@@ -37,22 +37,27 @@ impl Reloader {
     /// What is wrong, in one line.
     pub fn reload(&mut self, cause: Cause) -> Result<Reloaded, String> {
         let reread = match cause {
-            Cause::Signal => self.source.configuration(),
-            Cause::Files => self.source.files(),
+            Cause::Signal | Cause::Administrator => self.source.configuration(),
+            Cause::Files | Cause::Tickets => self.source.files(),
         };
         let mut reread = reread.map_err(|error| error.to_string())?;
         let files = TlsFiles::of_reread(&reread);
         let credentials = reread.listeners.iter().map(|read| read.as_ref().map(|(_, credentials)| credentials));
         let certificates = shown_certificates(credentials);
+        let rotated = (cause == Cause::Tickets).then(|| self.common.rotated());
+        let common = rotated.as_ref().unwrap_or(&self.common);
         let listeners = self.listeners.iter().zip(mem::take(&mut reread.listeners));
         let listeners: Vec<_> = listeners
-            .map(|(name, read)| read.map(|(tls, credentials)| ListenerTls::new(name, &tls, credentials, &self.common)))
+            .map(|(name, read)| read.map(|(tls, credentials)| ListenerTls::new(name, &tls, credentials, common)))
             .collect();
         let backends = self.backends.iter().zip(mem::take(&mut reread.backends));
         let backends: Vec<_> = backends
             .map(|(name, read)| read.map(|(tls, credentials)| BackendTls::new(name, &tls, credentials)))
             .collect();
         self.renew(&listeners, &backends)?;
+        if let Some(rotated) = rotated {
+            self.common = rotated;
+        }
         self.source.accept(&reread);
         Ok(Reloaded { files, warnings: reread.warnings, not_taken: reread.not_taken, certificates })
     }

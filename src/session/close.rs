@@ -69,6 +69,10 @@ labelled! {
         NoUser = "no_user",
         /// The server does not take the user that is for the client's certificate, or its password.
         UserRefused = "user_refused",
+        /// An operator has ended it.
+        Operator = "operator",
+        /// An operator has closed its listener, and the session was owed nothing.
+        ListenerDrained = "listener_drained",
         /// A connection limit was reached.
         TooManyConnections = "too_many_connections",
         /// The client's source had as many connections as it may have.
@@ -124,6 +128,8 @@ impl CloseReason {
             | Self::ServerOpen
             | Self::NoUser
             | Self::UserRefused
+            | Self::Operator
+            | Self::ListenerDrained
             | Self::TooManyConnections
             | Self::TooManyPerSource
             | Self::ConnectionRate

@@ -475,6 +475,23 @@ impl Session {
         self.started
     }
 
+    /// When bytes last moved, in any direction.
+    #[must_use]
+    pub const fn last_moved(&self) -> Time {
+        self.last_moved
+    }
+
+    /// How far it is, in one word.
+    #[must_use]
+    pub const fn stage(&self) -> &'static str {
+        match self.phase {
+            Phase::Introducing | Phase::Handshaking => "handshaking",
+            Phase::Connecting | Phase::Securing | Phase::Greeting | Phase::HangingUp => "connecting",
+            Phase::Relaying => "relaying",
+            Phase::Refusing | Phase::Closing | Phase::Closed => "closing",
+        }
+    }
+
     /// How long the handshake took, once it is complete.
     #[must_use]
     pub const fn handshake_took(&self) -> Option<Duration> {

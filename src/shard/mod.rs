@@ -19,6 +19,7 @@ mod counts;
 mod edges;
 mod handshakes;
 pub mod links;
+pub mod listing;
 mod orders;
 mod queue;
 mod settle;
@@ -36,6 +37,7 @@ pub use backends::{Backend, BackendOptions};
 pub use counts::ConnectFailure;
 pub use edges::{BackendEdge, ListenerEdge, User};
 pub use orders::{Dismissal, Handoff, Order, Renewal, Replaced};
+pub use token::SessionId;
 
 use crate::events::Event;
 use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};
@@ -49,7 +51,7 @@ use crate::shard::links::Links;
 use crate::shard::socket::Receive;
 use crate::shard::table::Table;
 use crate::shard::timers::Timers;
-use crate::shard::token::{Purpose, SLOTS_MAX, SessionId};
+use crate::shard::token::{Purpose, SLOTS_MAX};
 use crate::time::Time;
 use crate::tls::Acceptor;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Shard;
 use super::edges;
 use super::handshakes::Handshake;
+use super::listing::Listing;
 use super::socket::Socket;
 use super::table::Entry;
 use super::token::SessionId;
@@ -53,6 +54,24 @@ pub enum Order {
         slot: u32,
         /// How long its flag has been up.
         pending: Duration,
+    },
+    /// Tell of some sessions.
+    List(Box<Listing>),
+    /// Close this session in good order, and say whether it was there.
+    End {
+        /// Which.
+        id: SessionId,
+        /// Where the answer goes.
+        answer: mpsc::Sender<bool>,
+    },
+    /// Tell from now on, or not, when a session's server is connected; see [`Options::tells_reached`](super::Options).
+    TellReached(bool),
+    /// Close each session of this listener once it is owed nothing and has been quiet for this long or a little more.
+    DrainListener {
+        /// The listener's index.
+        listener: u16,
+        /// The shortest quiet time.
+        quiet: Duration,
     },
     /// No client follows: close each session once it is owed nothing and has been quiet for this long or a little
     /// more, and end when all are closed.
@@ -127,6 +146,10 @@ impl<D: Driver> Shard<D> {
                 Order::Dismiss { member, dismissal } => self.dismiss(&member, dismissal),
                 Order::Ping(ping) => ping.answer(),
                 Order::Inspect { slot, pending } => self.inspect(slot, pending),
+                Order::List(listing) => self.list(*listing),
+                Order::End { id, answer } => self.end(id, &answer),
+                Order::TellReached(tells) => self.options.tells_reached = tells,
+                Order::DrainListener { listener, quiet } => self.drain_listener(listener, quiet),
                 Order::Drain { quiet } => self.begin_drain(quiet),
                 Order::CutOff => self.cut_off(),
                 Order::Stop => {
@@ -244,6 +267,24 @@ impl<D: Driver> Shard<D> {
             self.stalled += u32::from(!std::mem::replace(&mut entry.stalled, true));
             let (client, listener) = (entry.client_address, entry.listener);
             self.links.events.send(Event::Stalled { client, listener, pending });
+        }
+    }
+
+    fn end(&mut self, id: SessionId, answer: &mpsc::Sender<bool>) {
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+        let entry = self.table.entry(id).filter(|entry| !entry.closing);
+        let ended = entry.is_some_and(|entry| entry.session.close(CloseReason::Operator, turn));
+        self.touch(id);
+        // Whoever asked for it may have given up.
+        let _ = answer.send(ended);
+    }
+
+    fn drain_listener(&mut self, listener: u16, quiet: Duration) {
+        for id in self.table.ids().collect::<Vec<_>>() {
+            if self.table.entry(id).is_some_and(|entry| entry.listener == listener) {
+                self.begin_drain_of(id, quiet, CloseReason::ListenerDrained);
+                self.touch(id);
+            }
         }
     }
 

@@ -157,6 +157,19 @@ impl Table {
         entry
     }
 
+    /// The sessions in some slots, in their order.
+    pub(super) fn among(&self, slots: std::ops::Range<u32>) -> impl Iterator<Item = (SessionId, &Entry)> {
+        slots.filter_map(|slot| {
+            let entry = self.entries.get(slot as usize)?;
+            Some((SessionId { slot, generation: entry.generation }, entry))
+        })
+    }
+
+    /// Slots that have ever been used.
+    pub(super) fn slots(&self) -> u32 {
+        u32::try_from(self.generations.len()).expect("slots are bounded to 24 bits")
+    }
+
     /// The slots of pending sessions, by the sessions' own word.
     pub(super) fn pending_slots(&self) -> impl Iterator<Item = u32> {
         let pending = self.entries.iter().filter(|(_, entry)| entry.session.is_pending() && !entry.closing);

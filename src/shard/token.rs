@@ -14,11 +14,13 @@ pub(super) enum Purpose {
     Connect,
 }
 
-/// One session's place in the table and which of the place's successive users it is.
+/// One session's place in the table of its shard and which of the place's successive users it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct SessionId {
-    pub(super) slot: u32,
-    pub(super) generation: u32,
+pub struct SessionId {
+    /// The place.
+    pub slot: u32,
+    /// Which of its users, counted from 0.
+    pub generation: u32,
 }
 
 /// For operations that nobody waits for.

@@ -17,9 +17,11 @@ mod sentinel;
 mod server;
 
 mod abrupt_ends;
+mod administration;
 mod byte_exactness;
 mod client_names;
 mod cluster;
+mod ctl;
 mod drain;
 mod health;
 mod idle_crowds;

@@ -17,7 +17,7 @@ use crate::process::{PATIENCE, Process, run};
 pub(crate) struct Setup {
     pub(crate) certificates: Certificates,
     servers: Vec<String>,
-    bind: &'static str,
+    bind: String,
     backend: String,
     transport: &'static str,
     listener: String,
@@ -35,7 +35,7 @@ impl Setup {
         Self {
             certificates: Certificates::new(),
             servers: vec![server.into()],
-            bind: "127.0.0.1:0",
+            bind: "127.0.0.1:0".to_owned(),
             backend: String::new(),
             transport: "tls = { certificate = \"server.crt\", private_key = \"server.key\" }",
             listener: String::new(),
@@ -59,6 +59,12 @@ impl Setup {
         Self { text: Some(text), ..Self::before("") }
     }
 
+    /// Binds the listener to a port that the test has chosen, and not the kernel.
+    pub(crate) fn on_port(mut self, port: u16) -> Self {
+        self.bind = format!("127.0.0.1:{port}");
+        self
+    }
+
     /// Adds a server to the backend: where it is, or a table that says so.
     pub(crate) fn and(mut self, server: impl Into<String>) -> Self {
         self.servers.push(server.into());
@@ -73,7 +79,7 @@ impl Setup {
 
     /// Has the listener bind to another address.
     pub(crate) fn bind(mut self, address: &'static str) -> Self {
-        self.bind = address;
+        self.bind = address.to_owned();
         self
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Listener {
     pub(crate) address: Address,
     pub(crate) pending: VecDeque<EndpointId>,
     pub(crate) acceptor: Option<Waiter>,
+    /// It refuses clients.
+    pub(crate) closed: bool,
     pub(crate) busy: Busy,
 }
 
@@ -132,7 +134,7 @@ impl Files {
 
     pub(crate) fn listener_at(&self, address: &Address) -> Option<Fd> {
         self.open.iter().find_map(|(&number, file)| match file {
-            File::Listener(listener) if listener.address == *address => Some(Fd(number)),
+            File::Listener(listener) if listener.address == *address && !listener.closed => Some(Fd(number)),
             File::Listener(_) | File::Socket(_) | File::Event(_) => None,
         })
     }

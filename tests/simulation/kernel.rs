@@ -443,6 +443,15 @@ impl Driver for SimDriver {
         self.sim.world().open_socket(None)
     }
 
+    fn close_listener(&mut self, listener: Fd) {
+        self.sim.world().close_listener(listener);
+    }
+
+    fn open_listener(&mut self, listener: Fd, _: u32) -> Result<(), Errno> {
+        self.sim.world().files.listener(listener).closed = false;
+        Ok(())
+    }
+
     fn accept_waiting(&mut self, listener: Fd) -> Option<Fd> {
         match self.sim.world().accept(listener) {
             Accepted::Socket(socket) => Some(socket),

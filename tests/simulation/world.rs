@@ -282,7 +282,8 @@ impl World {
     // Clients of the process under test.
 
     pub(crate) fn listen(&mut self, address: Address) -> Fd {
-        let listener = Listener { address, pending: VecDeque::new(), acceptor: None, busy: Busy::default() };
+        let listener =
+            Listener { address, pending: VecDeque::new(), acceptor: None, closed: false, busy: Busy::default() };
         self.files.open(File::Listener(listener), usize::MAX).expect("no limit was given")
     }
 
@@ -329,6 +330,16 @@ impl World {
         }
         let endpoint = self.files.listener(fd).pending.pop_front();
         self.open_socket(endpoint).map_or_else(Accepted::Failed, Accepted::Socket)
+    }
+
+    /// Those that wait to be accepted are reset, and so are those that come.
+    pub(crate) fn close_listener(&mut self, fd: Fd) {
+        let listener = self.files.listener(fd);
+        assert!(listener.acceptor.is_none(), "broken duty: an accept is in flight");
+        listener.closed = true;
+        for id in std::mem::take(&mut listener.pending) {
+            self.reset(id);
+        }
     }
 
     // Servers behind the process under test.

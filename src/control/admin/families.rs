@@ -3,13 +3,19 @@
 //! Their number is bounded by the configuration: nothing that a client says becomes a label. Names and labels keep their
 //! meaning.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
 use super::Watched;
-use super::exposition::{Exposition, Format, Kind, Label, Value};
+use super::exposition::{Exposition, Format, Kind, Value};
 use super::process;
 use crate::config::Config;
+use crate::control::Rosters;
 use crate::control::standing::State;
 use crate::io::{BufferGroup, sys};
 use crate::metrics::{Bounds, Histogram, Micros, Totals};
+use crate::roster::{Member, Standing};
 use crate::session::Side;
 use crate::session::close::CloseReason;
 use crate::shard::ConnectFailure;
@@ -42,6 +48,7 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
     numbers.handshake_failures(&mut text);
     numbers.traffic(&mut text);
     numbers.backends(&mut text);
+    servers(&mut text, &watched.rosters);
     numbers.blocked(&mut text);
     for (name, help, value) in [
         (
@@ -200,11 +207,7 @@ impl Numbers<'_> {
     }
 
     fn loops(&self, text: &mut Exposition) {
-        let now = sys::now().as_nanos();
-        let busy = self.shards.iter().map(|shard| {
-            let holds = now.saturating_sub(shard.busy_measured_at) < BUSY_HOLDS_NANOS;
-            if holds { shard.busy_permille as f64 / 1e3 } else { 0.0 }
-        });
+        let busy = self.shards.iter().map(|shard| busy_permille(shard) as f64 / 1e3);
         let help = "Share of the last tenth of a second that the shard did not wait.";
         by_shard(text, Kind::Gauge, "ringwall_shard_busy_ratio", help, busy);
         let enters = self.shards.iter().map(|shard| shard.enters);
@@ -258,12 +261,37 @@ impl Numbers<'_> {
     }
 }
 
-/// Without those that would be the same metric again: a file that is named twice.
-fn distinct<'a, T, const N: usize>(
-    all: impl Iterator<Item = (T, [Label<'a>; N])>,
-) -> impl Iterator<Item = (T, [Label<'a>; N])> {
-    let mut seen = std::collections::HashSet::new();
-    all.filter(move |(_, labels)| seen.insert(*labels))
+/// How busy a shard is, in thousandths.
+pub(super) fn busy_permille(shard: &Totals) -> u64 {
+    let holds = sys::now().as_nanos().saturating_sub(shard.busy_measured_at) < BUSY_HOLDS_NANOS;
+    if holds { shard.busy_permille } else { 0 }
+}
+
+/// Without those that would be the same metric again: a file or a server that is named twice.
+fn distinct<T, L: Clone + Eq + Hash>(all: impl Iterator<Item = (T, L)>) -> impl Iterator<Item = (T, L)> {
+    let mut seen = HashSet::new();
+    all.filter(move |(_, labels)| seen.insert(labels.clone()))
+}
+
+/// Nobody says yet what role a server has.
+const ROLE: &str = "unknown";
+
+fn servers(text: &mut Exposition, rosters: &Rosters) {
+    let backends: Vec<_> = rosters.all().map(|(name, roster)| (name.to_owned(), roster)).collect();
+    let members = || backends.iter().flat_map(|(name, roster)| roster.iter().map(move |member| (&**name, member)));
+    let help = "Whether a server gets new sessions.";
+    let mut family = text.family(Kind::Gauge, "ringwall_backend_up", help);
+    let labelled = |(backend, member): (_, &Arc<Member>)| (backend, member.address.to_string());
+    let shown = distinct(members().map(|member| (member.1, labelled(member))));
+    for (member, (backend, server)) in shown {
+        let labels = [("backend", backend), ("server", &*server), ("role", ROLE)];
+        family.sample(&labels, member.standing() == Standing::Up);
+    }
+    let help = "Connections to a server that are open or being opened.";
+    let mut family = text.family(Kind::Gauge, "ringwall_backend_connections", help);
+    for (member, (backend, server)) in distinct(members().map(|member| (member.1, labelled(member)))) {
+        family.sample(&[("backend", backend), ("server", &*server)], u64::from(member.connections()));
+    }
 }
 
 fn by_shard<V: Into<Value>>(

@@ -6,15 +6,23 @@
 //!
 //! Read `tests/blackbox/metrics.rs` first.
 
+pub mod api;
+mod asking;
+mod changes;
 mod exposition;
 mod families;
 mod process;
 mod routes;
+mod sessions;
 mod socket;
+mod status;
 
+use std::collections::HashSet;
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -23,12 +31,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
+pub use self::asking::Way;
 pub use self::socket::AdminSocket;
 
 use self::socket::Listener;
+use super::Rosters;
+use super::logging::LogLevels;
+use super::reload::Request;
 use super::standing::Standing;
 use crate::config::Config;
 use crate::load::LoadCell;
@@ -59,6 +71,10 @@ pub struct WatchedShard {
 pub struct Watched {
     /// What it was started with.
     pub config: Arc<Config>,
+    /// Where each listener really listens, in their order.
+    pub listening: Vec<SocketAddr>,
+    /// The backends' servers.
+    pub rosters: Arc<Rosters>,
     /// In their order.
     pub shards: Vec<WatchedShard>,
     /// What the dispatcher counts.
@@ -67,29 +83,67 @@ pub struct Watched {
     pub kernel: Box<str>,
 }
 
-/// Where administrators connect, and what they are shown.
-#[derive(Debug)]
+/// Where administrators connect, what they are shown, and the way to the dispatcher.
 pub struct Admin {
     /// Where they connect.
     pub socket: AdminSocket,
     /// What they are shown.
     pub watched: Watched,
+    /// The way to the dispatcher.
+    pub way: Way,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+/// What the thread has from the rest of the control plane.
+pub(super) struct Ties {
+    pub(super) standing: Standing,
+    pub(super) log_levels: LogLevels,
+    pub(super) reloads: mpsc::Sender<Request>,
+    /// Told what was changed, in one line each.
+    pub(super) changes: mpsc::Sender<String>,
 }
 
 /// What each exchange works with.
-#[derive(Debug)]
 struct Desk {
     watched: Watched,
+    way: Way,
     standing: Standing,
+    log_levels: LogLevels,
+    reloads: mpsc::Sender<Request>,
+    changes: mpsc::Sender<String>,
+    /// The listeners that an operator has closed, by index.
+    drained: Mutex<HashSet<u16>>,
+}
+
+impl Desk {
+    fn is_drained(&self, listener: u16) -> bool {
+        self.drained.lock().unwrap_or_else(PoisonError::into_inner).contains(&listener)
+    }
+
+    fn note_drained(&self, listener: u16, drained: bool) {
+        let mut all = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
+        if drained {
+            all.insert(listener)
+        } else {
+            all.remove(&listener)
+        };
+    }
 }
 
 impl Admin {
     /// Starts the thread. It ends with the program; what is given back is to be kept until then.
-    pub(super) fn start(self, standing: Standing) -> io::Result<AdminSocket> {
-        let Self { socket, watched } = self;
+    pub(super) fn start(self, ties: Ties) -> io::Result<AdminSocket> {
+        let Self { socket, watched, way } = self;
+        let Ties { standing, log_levels, reloads, changes } = ties;
         let listener = socket.listener.try_clone()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let desk = Arc::new(Desk { watched, standing });
+        let drained = Mutex::default();
+        let desk = Arc::new(Desk { watched, way, standing, log_levels, reloads, changes, drained });
         thread::Builder::new().name("admin".to_owned()).spawn(move || runtime.block_on(serve(listener, desk)))?;
         Ok(socket)
     }

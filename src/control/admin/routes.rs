@@ -4,39 +4,101 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
 
+use super::api::Outcome;
+use super::changes::{Refusal, Values};
 use super::exposition::Format;
+use super::sessions::Wish;
 use super::{Desk, families};
 use crate::control::standing::Phase;
+
+/// What is read.
+const READS: [&str; 5] = ["/metrics", "/healthz", "/readyz", "/status", "/sessions"];
+/// What changes something.
+const CHANGES: [&str; 6] = ["/close", "/drain", "/enable", "/rotate-tickets", "/log-level", "/reload"];
 
 /// What an answer looks like.
 pub(super) type Answer = Response<Full<Bytes>>;
 
 impl Desk {
     pub(super) async fn answer(&self, request: &Request<Incoming>) -> Answer {
-        let is_read = [Method::GET, Method::HEAD].contains(request.method());
+        let path = request.uri().path();
+        let (is_read, is_change) = (READS.contains(&path), CHANGES.contains(&path));
+        match *request.method() {
+            Method::GET | Method::HEAD if is_read => self.read(request).await,
+            Method::POST if is_change => self.changed(request).await,
+            _ if is_read => refused_method("GET, HEAD"),
+            _ if is_change => refused_method("POST"),
+            _ => {
+                let all = [&READS[..], &CHANGES[..]].concat().join(", ");
+                refused(StatusCode::NOT_FOUND, format!("there is {all}"))
+            }
+        }
+    }
+
+    async fn read(&self, request: &Request<Incoming>) -> Answer {
         match request.uri().path() {
-            "/metrics" if is_read => {
+            "/metrics" => {
                 let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
                 let format = Format::preferred(accept);
                 let text = families::expose(&self.watched, &self.standing.read(), format);
                 answer(StatusCode::OK, format.content_type(), text)
             }
-            "/healthz" if is_read => plain(StatusCode::OK, "ok\n"),
-            "/readyz" if is_read => match self.standing.read().phase {
+            "/healthz" => plain(StatusCode::OK, "ok\n"),
+            "/readyz" => match self.standing.read().phase {
                 Phase::Serving => plain(StatusCode::OK, "ready\n"),
                 Phase::Draining | Phase::Stopping => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
             },
-            "/metrics" | "/healthz" | "/readyz" => refused_method("GET, HEAD"),
-            _ => plain(StatusCode::NOT_FOUND, "there is /metrics, /healthz, /readyz\n"),
+            "/status" => json(StatusCode::OK, &self.status()),
+            _ => self.sessions_page(request).await,
+        }
+    }
+
+    async fn sessions_page(&self, request: &Request<Incoming>) -> Answer {
+        let pairs = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+        match Wish::read(pairs, &self.watched.config) {
+            Err(why) => refused(StatusCode::BAD_REQUEST, why),
+            Ok(wish) => match self.sessions(wish).await {
+                Ok(sessions) => json(StatusCode::OK, &sessions),
+                Err(why) => refused(StatusCode::SERVICE_UNAVAILABLE, why.to_string()),
+            },
+        }
+    }
+
+    async fn changed(&self, request: &Request<Incoming>) -> Answer {
+        if !self.watched.config.admin.as_ref().is_some_and(|admin| admin.allow_changes) {
+            let why = "changes are not allowed: admin.allow_changes = true of the configuration allows them";
+            return refused(StatusCode::FORBIDDEN, why.to_owned());
+        }
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let values: Values = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        match self.change(path, &values).await {
+            None => refused(StatusCode::NOT_FOUND, CHANGES.join(", ")),
+            Some(Ok(done)) => {
+                // The log of a program that is that far behind has more to drop.
+                let _ = self.changes.try_send(format!("{}: {done}", request.uri()));
+                json(StatusCode::OK, &Outcome { done: Some(done), error: None })
+            }
+            Some(Err(Refusal { status, why })) => refused(status, why),
         }
     }
 }
 
 fn refused_method(allowed: &'static str) -> Answer {
-    let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, &format!("allowed: {allowed}\n"));
+    let mut answer = refused(StatusCode::METHOD_NOT_ALLOWED, format!("it takes {allowed}"));
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
+}
+
+fn refused(status: StatusCode, why: String) -> Answer {
+    json(status, &Outcome { done: None, error: Some(why) })
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+    // All that is answered here can be written as JSON.
+    let text = serde_json::to_string(value).unwrap_or_default();
+    answer(status, "application/json", text + "\n")
 }
 
 fn plain(status: StatusCode, text: &str) -> Answer {

@@ -1,0 +1,196 @@
+//! Answers as tables for people.
+
+use crate::cli::table::Table;
+use crate::config::show_duration;
+use crate::control::admin::api::{Sessions, Status};
+
+/// How the program stands.
+pub(super) fn status(status: &Status) -> String {
+    let Status { version, kernel, phase, log_level, reload_success, listeners, shards, backends, certificates } =
+        status;
+    let reload = if *reload_success { "in use" } else { "not in use: the last reload failed" };
+    let mut text =
+        format!("ringwall {version} on Linux {kernel}: {phase}\nlog level: {log_level}\nfiles: {reload}\n\n");
+    let mut table = Table::new(&["listener", "address", "backend", "state", "connections"]);
+    for of in listeners {
+        let connections = of.connections.to_string();
+        table.row([of.name.clone(), of.address.clone(), of.backend.clone(), of.state.clone(), connections]);
+    }
+    text += &format!("{table}\n");
+    let mut table = Table::new(&["shard", "connections", "pending", "handshakes", "busy"]);
+    for of in shards {
+        let numbers = [of.connections.to_string(), of.pending.to_string(), of.handshakes.to_string()];
+        let [connections, pending, handshakes] = numbers;
+        table.row([of.shard.to_string(), connections, pending, handshakes, format!("{:.0} %", of.busy * 100.0)]);
+    }
+    text += &format!("{table}\n");
+    let mut table = Table::new(&["backend", "server", "address", "state", "connections"]);
+    for backend in backends {
+        for of in &backend.servers {
+            let connections = of.connections.to_string();
+            table.row([backend.name.clone(), of.name.clone(), of.address.clone(), of.why.clone(), connections]);
+        }
+    }
+    text += &table.to_string();
+    if !certificates.is_empty() {
+        let mut table = Table::new(&["listener", "certificate", "serial", "expires", "file"]);
+        for of in certificates {
+            let file = if of.matches_disk { "the same" } else { "another" };
+            let expires = date(of.not_after_unix);
+            table.row([of.listener.clone(), of.name.clone(), of.serial.clone(), expires, file.to_owned()]);
+        }
+        text += &format!("\n{table}");
+    }
+    text
+}
+
+/// A page of sessions.
+pub(super) fn sessions(page: &Sessions) -> String {
+    let heading =
+        ["id", "client", "identity", "listener", "server", "state", "age", "idle", "client rx/tx", "server rx/tx"];
+    let mut table = Table::new(&heading);
+    for of in &page.sessions {
+        let state = if of.pending { format!("{}, pending", of.state) } else { of.state.clone() };
+        table.row([
+            of.id.clone(),
+            of.client.clone().unwrap_or_default(),
+            of.client_identity.clone().unwrap_or_default(),
+            of.listener.clone(),
+            of.server.clone().unwrap_or_default(),
+            state,
+            seconds(of.age_seconds),
+            seconds(of.idle_seconds),
+            format!("{}/{}", of.client_rx_bytes, of.client_tx_bytes),
+            format!("{}/{}", of.server_rx_bytes, of.server_tx_bytes),
+        ]);
+    }
+    let more = page.next.as_ref().map(|next| format!("more: --after {next}\n"));
+    format!("{table}{}", more.unwrap_or_default())
+}
+
+/// In whole seconds above ten, with a decimal below.
+fn seconds(seconds: f64) -> String {
+    if seconds >= 10.0 {
+        show_duration(std::time::Duration::from_secs_f64(seconds.round().min(1e9)))
+    } else {
+        format!("{seconds:.1}s")
+    }
+}
+
+/// A day of the Gregorian calendar, from seconds since 1970 (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn date(unix: i64) -> String {
+    let days = unix.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::admin::api::{Backend, Certificate, Listener, Server, Session, Shard};
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (unix, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_735_689_599, "2024-12-31"),
+            (67_090_118_400, "4096-01-01"),
+            (-1, "1969-12-31"),
+        ] {
+            assert_eq!(date(unix), day);
+        }
+    }
+
+    #[test]
+    fn a_status_is_told_in_tables() {
+        let shown = status(&Status {
+            version: "0.1.0".into(),
+            kernel: "6.18.0".into(),
+            phase: "serving".into(),
+            log_level: "ringwall=info".into(),
+            reload_success: false,
+            listeners: vec![Listener {
+                name: "public".into(),
+                address: "127.0.0.1:6380".into(),
+                backend: "cache".into(),
+                state: "open".into(),
+                connections: 12,
+            }],
+            shards: vec![Shard { shard: 0, connections: 12, pending: 1, handshakes: 2, busy: 0.251 }],
+            backends: vec![Backend {
+                name: "cache".into(),
+                servers: vec![Server {
+                    name: "a".into(),
+                    address: "unix:/run/valkey.sock".into(),
+                    state: "drained".into(),
+                    why: "drained: an operator has said so".into(),
+                    connections: 0,
+                }],
+            }],
+            certificates: vec![Certificate {
+                listener: "public".into(),
+                name: "localhost".into(),
+                serial: "0a1b".into(),
+                not_after_unix: 1_735_689_600,
+                matches_disk: true,
+            }],
+        });
+        assert_eq!(
+            shown,
+            "ringwall 0.1.0 on Linux 6.18.0: serving
+log level: ringwall=info
+files: not in use: the last reload failed
+
+LISTENER  ADDRESS         BACKEND  STATE  CONNECTIONS
+public    127.0.0.1:6380  cache    open   12
+
+SHARD  CONNECTIONS  PENDING  HANDSHAKES  BUSY
+0      12           1        2           25 %
+
+BACKEND  SERVER  ADDRESS                STATE                             CONNECTIONS
+cache    a       unix:/run/valkey.sock  drained: an operator has said so  0
+
+LISTENER  CERTIFICATE  SERIAL  EXPIRES     FILE
+public    localhost    0a1b    2025-01-01  the same
+"
+        );
+    }
+
+    #[test]
+    fn sessions_are_told_in_a_table_with_the_way_to_the_next_page() {
+        let session = Session {
+            id: "0-7-3".into(),
+            client: Some("127.0.0.1:50000".into()),
+            client_identity: None,
+            tls_version: Some("TLSv1.3".into()),
+            listener: "public".into(),
+            backend: "cache".into(),
+            server: Some("127.0.0.1:6379".into()),
+            server_local_port: Some(40_000),
+            state: "relaying".into(),
+            pending: true,
+            age_seconds: 75.2,
+            idle_seconds: 0.04,
+            client_rx_bytes: 100,
+            client_tx_bytes: 200,
+            server_rx_bytes: 30,
+            server_tx_bytes: 40,
+        };
+        let shown = sessions(&Sessions { sessions: vec![session], next: Some("1-0".into()) });
+        assert_eq!(
+            shown,
+            "ID     CLIENT           IDENTITY  LISTENER  SERVER          STATE              AGE  IDLE  CLIENT RX/TX  SERVER RX/TX
+0-7-3  127.0.0.1:50000  -         public    127.0.0.1:6379  relaying, pending  75s  0.0s  100/200       30/40
+more: --after 1-0
+"
+        );
+    }
+}

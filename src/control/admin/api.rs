@@ -1,0 +1,153 @@
+//! What is answered as JSON. `ringwall ctl` reads the same types.
+
+use serde::{Deserialize, Serialize};
+
+/// The answer of `/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Of the program.
+    pub version: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// `serving`, `draining` or `stopping`.
+    pub phase: String,
+    /// What is logged, in the words of `RINGWALL_LOG`.
+    pub log_level: String,
+    /// Whether what was read from files last is in use.
+    pub reload_success: bool,
+    /// Where clients connect.
+    pub listeners: Vec<Listener>,
+    /// The threads that serve them.
+    pub shards: Vec<Shard>,
+    /// Where their bytes go.
+    pub backends: Vec<Backend>,
+    /// What clients are shown.
+    pub certificates: Vec<Certificate>,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Where it really listens.
+    pub address: String,
+    /// Where its clients' bytes go.
+    pub backend: String,
+    /// `open`, or `drained` when an operator has closed it.
+    pub state: String,
+    /// Open connections.
+    pub connections: u64,
+}
+
+/// A thread that serves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its number.
+    pub shard: usize,
+    /// Open connections of clients.
+    pub connections: u64,
+    /// Those that hold bytes which could not be served yet.
+    pub pending: u32,
+    /// Handshakes that are going on.
+    pub handshakes: u32,
+    /// Share of its time not spent waiting.
+    pub busy: f64,
+}
+
+/// Where bytes go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<Server>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Where it is.
+    pub address: String,
+    /// Whether it gets new sessions: `up`, `down`, `wrong_role`, `drained` or `gone`.
+    pub state: String,
+    /// The same in words, with the reason.
+    pub why: String,
+    /// Connections to it that are open or being opened.
+    pub connections: u32,
+}
+
+/// What clients are shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Of which listener.
+    pub listener: String,
+    /// The first of its names.
+    pub name: String,
+    /// In hexadecimal digits.
+    pub serial: String,
+    /// Seconds since 1970 after which it has expired.
+    pub not_after_unix: i64,
+    /// Whether its file still holds it.
+    pub matches_disk: bool,
+}
+
+/// The answer of `/sessions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// A page of them.
+    pub sessions: Vec<Session>,
+    /// What `after` is to be for the next page, if there may be one.
+    pub next: Option<String>,
+}
+
+/// One client and its server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// What `close` calls it.
+    pub id: String,
+    /// The client's address.
+    pub client: Option<String>,
+    /// Who the client is, as its verified certificate says.
+    pub client_identity: Option<String>,
+    /// Of the client's side.
+    pub tls_version: Option<String>,
+    /// Where it connected.
+    pub listener: String,
+    /// Where its bytes go.
+    pub backend: String,
+    /// To which server of it.
+    pub server: Option<String>,
+    /// Our port towards the server: what the server's CLIENT LIST shows.
+    pub server_local_port: Option<u16>,
+    /// `handshaking`, `connecting`, `relaying` or `closing`.
+    pub state: String,
+    /// Whether it holds bytes that could not be served yet.
+    pub pending: bool,
+    /// Since accept.
+    pub age_seconds: f64,
+    /// Since bytes last moved.
+    pub idle_seconds: f64,
+    /// Bytes from the client, as on the wire.
+    pub client_rx_bytes: u64,
+    /// Bytes to the client, as on the wire.
+    pub client_tx_bytes: u64,
+    /// Bytes from the server, as on the wire.
+    pub server_rx_bytes: u64,
+    /// Bytes to the server, as on the wire.
+    pub server_tx_bytes: u64,
+}
+
+/// The answer to what changes something, and to what is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// What was done, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<String>,
+    /// Why it was not done, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,296 @@
+//! What administrators are told of sessions and servers, and what they change.
+
+use std::net::TcpStream;
+
+use crate::admin::{Answer, Metrics};
+use crate::client::{Client, End};
+use crate::ringwall::Setup;
+use crate::server::{Server, free_port};
+
+const CHANGES: &str = "allow_changes = true\n";
+
+/// A field's value in a JSON text, as it is written; the first of that name.
+fn field<'t>(text: &'t str, name: &str) -> &'t str {
+    let rest = text.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("no {name} in {text}"));
+    rest.split([',', '}', ']']).next().unwrap().trim_matches('"')
+}
+
+fn count(answer: &Answer) -> usize {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.body.matches("\"id\":").count()
+}
+
+fn done(answer: &Answer) -> &str {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    field(&answer.body, "done")
+}
+
+fn refused(answer: &Answer, status: u16) -> String {
+    assert_eq!(answer.status, status, "{answer:?}");
+    answer.body.trim().strip_prefix("{\"error\":\"").unwrap().strip_suffix("\"}").unwrap().to_owned()
+}
+
+/// The address of a client as it is listed.
+fn own_address(client: &Client) -> String {
+    client.socket().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn sessions_are_listed_with_who_they_are_and_what_they_moved() {
+    let server = Server::on_tcp();
+    let ringwall = Setup::before(server.address()).admin("").start();
+    let mut client = ringwall.client();
+    client.call(&["SET", "key", "value"]);
+    let listed = ringwall.admin().get("/sessions");
+    assert_eq!(count(&listed), 1);
+    for (name, value) in [
+        ("client", &*own_address(&client)),
+        ("listener", "public"),
+        ("backend", "server"),
+        ("server", &*server.address()),
+        ("state", "relaying"),
+        ("pending", "false"),
+        ("tls_version", "TLSv1.3"),
+        ("server_rx_bytes", "5"),
+        ("next", "null"),
+    ] {
+        assert_eq!(field(&listed.body, name), value, "{}", listed.body);
+    }
+    let clients = server.client().text(&["CLIENT", "LIST"]);
+    assert!(clients.contains(&format!("127.0.0.1:{}", field(&listed.body, "server_local_port"))), "{clients}");
+}
+
+#[test]
+fn sessions_are_filtered() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin("").start();
+    let mut talker = ringwall.client();
+    talker.call(&[b"SET".as_slice(), b"big", &vec![b'x'; 100_000]]);
+    let mut quiet = ringwall.client();
+    quiet.call(&["PING"]);
+    let matches = |query: &str| count(&ringwall.admin().get(&format!("/sessions?{query}")));
+    assert_eq!(matches(""), 2);
+    assert_eq!(matches("listener=public&backend=server&client=127.0.0.1&pending=false&min_age=0s"), 2);
+    assert_eq!(matches("client=127.0.0.2"), 0);
+    assert_eq!(matches("min_age=1h"), 0);
+    assert_eq!(matches("pending=true"), 0);
+    let big = ringwall.admin().get("/sessions?min_bytes=200000");
+    assert_eq!((count(&big), field(&big.body, "client")), (1, &*own_address(&talker)));
+    for (query, why) in [
+        ("listener=other", "no listener is called other; there are public"),
+        ("backend=other", "no backend is called other; there are server"),
+        ("client=localhost", "client=localhost: it must be an address without a port"),
+        ("min_age=long", "min_age=long: it must be a duration such as 10s"),
+        ("limit=0", "limit=0: it must be 1 to 1000"),
+        ("after=x", "after=x: it must be the `next` of another page"),
+        ("colour=red", "colour: there are listener, backend, client, min_age, min_bytes, pending, limit, after"),
+    ] {
+        assert_eq!(refused(&ringwall.admin().get(&format!("/sessions?{query}")), 400), why);
+    }
+}
+
+#[test]
+fn pages_tell_each_session_once() {
+    const SESSIONS: usize = 25;
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin("").start();
+    let clients: Vec<_> = (0..SESSIONS).map(|_| ringwall.client()).collect();
+    let (mut seen, mut after) = (Vec::new(), "0-0".to_owned());
+    while after != "null" {
+        let page = ringwall.admin().get(&format!("/sessions?limit=4&after={after}"));
+        assert!(count(&page) <= 4, "{}", page.body);
+        seen.extend(page.body.split("\"client\":\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+        after = field(&page.body, "next").to_owned();
+    }
+    let mut expected: Vec<_> = clients.iter().map(own_address).collect();
+    expected.sort();
+    seen.sort();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_session_is_closed_in_good_order_and_only_that_one() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin(CHANGES).start();
+    let (mut doomed, mut other) = (ringwall.client(), ringwall.client());
+    assert_eq!(doomed.call(&["PING"]), b"+PONG\r\n");
+    let listed = ringwall.admin().get("/sessions").body;
+    let of_doomed = listed.split("{\"id\"").find(|text| text.contains(&own_address(&doomed))).unwrap();
+    let id = of_doomed.trim_start_matches(":\"").split('"').next().unwrap();
+    assert_eq!(done(&ringwall.admin().post(&format!("/close?session={id}"))), format!("session {id} closed"));
+    assert_eq!(doomed.end(), End::Orderly);
+    ringwall.session_ended("operator");
+    assert_eq!(other.call(&["PING"]), b"+PONG\r\n");
+    let again = ringwall.admin().post(&format!("/close?session={id}"));
+    assert_eq!(refused(&again, 404), format!("there is no open session {id}"));
+    assert_eq!(refused(&ringwall.admin().post("/close?session=9-0-0"), 404), "there is no open session 9-0-0");
+    assert_eq!(refused(&ringwall.admin().post("/close?session=x"), 400), "x is not a session's id");
+    assert_eq!(refused(&ringwall.admin().post("/close"), 400), "it takes session and nothing else");
+    let line = ringwall.process.line(|line| line.contains("changed by an administrator"));
+    assert!(line.contains(&format!("/close?session={id}")), "{line}");
+}
+
+#[test]
+fn a_drained_listener_refuses_clients_ends_quiet_sessions_and_comes_back() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).on_port(free_port()).admin(CHANGES).start();
+    let mut quiet = ringwall.client();
+    assert_eq!(quiet.call(&["PING"]), b"+PONG\r\n");
+    for _ in 0..2 {
+        done(&ringwall.admin().post("/drain?listener=public"));
+        assert!(TcpStream::connect(ringwall.address).is_err());
+        assert_eq!(field(&ringwall.admin().get("/status").body, "state"), "drained");
+    }
+    assert_eq!(quiet.end(), End::Orderly);
+    ringwall.session_ended("listener_drained");
+    assert_eq!(ringwall.admin().get("/readyz").status, 200);
+    for _ in 0..2 {
+        assert_eq!(done(&ringwall.admin().post("/enable?listener=public")), "listener enabled");
+        ringwall.assert_serves();
+        assert_eq!(field(&ringwall.admin().get("/status").body, "state"), "open");
+    }
+    let unknown = ringwall.admin().post("/drain?listener=other");
+    assert_eq!(refused(&unknown, 400), "no listener is called other; there are public");
+    assert_eq!(refused(&ringwall.admin().post("/drain"), 400), "it takes a listener, or a backend and a server");
+}
+
+#[test]
+fn a_listener_whose_port_the_kernel_has_chosen_is_not_drained_because_it_would_get_another() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin(CHANGES).start();
+    let why = refused(&ringwall.admin().post("/drain?listener=public"), 409);
+    assert_eq!(
+        why,
+        "the kernel has chosen the port of listener public and would choose another: write one in its bind"
+    );
+    ringwall.assert_serves();
+}
+
+#[test]
+fn ringwall_ends_in_good_order_with_a_drained_listener() {
+    let server = Server::on_unix_socket();
+    let mut ringwall = Setup::before(server.address()).on_port(free_port()).admin(CHANGES).start();
+    done(&ringwall.admin().post("/drain?listener=public"));
+    ringwall.terminate();
+    assert_eq!(ringwall.wait().1.code(), Some(0));
+}
+
+#[test]
+fn a_drained_server_gets_no_sessions_until_it_is_enabled() {
+    let (first, second) = (Server::on_unix_socket(), Server::on_tcp());
+    let ringwall = Setup::before(first.address()).and(second.address()).admin(CHANGES).start();
+    let mut quiet = ringwall.client();
+    assert_eq!(quiet.call(&["PING"]), b"+PONG\r\n");
+    first.wait_for_clients(1);
+    let drain = format!("/drain?backend=server&server={}", first.address());
+    assert!(done(&ringwall.admin().post(&drain)).starts_with("server drained"));
+    assert_eq!(quiet.end(), End::Orderly);
+    ringwall.session_ended("server_drained");
+    let up = |server: &Server| {
+        format!("ringwall_backend_up{{backend=\"server\",server=\"{}\",role=\"unknown\"}}", server.address())
+    };
+    let metrics = ringwall.admin().metrics();
+    assert_eq!((metrics.value(&up(&first)), metrics.value(&up(&second))), (0.0, 1.0));
+    let clients: Vec<_> = (0..4).map(|_| ringwall.client()).collect();
+    second.wait_for_clients(4);
+    let open = format!("ringwall_backend_connections{{backend=\"server\",server=\"{}\"}}", second.address());
+    assert_eq!(ringwall.admin().metrics().value(&open), 4.0);
+    drop(clients);
+    assert!(ringwall.admin().get("/status").body.contains("drained: an operator has said so"));
+    let enable = format!("/enable?backend=server&server={}", first.address());
+    assert_eq!(done(&ringwall.admin().post(&enable)), "server enabled");
+    let _clients: Vec<_> = (0..4).map(|_| ringwall.client()).collect();
+    let open = format!("ringwall_backend_connections{{backend=\"server\",server=\"{}\"}}", first.address());
+    Metrics::until(&ringwall.admin(), |metrics| metrics.value(&open) >= 1.0);
+    let unknown = ringwall.admin().post("/drain?backend=server&server=x");
+    let all = format!("{}, {}", first.address(), second.address());
+    assert_eq!(refused(&unknown, 400), format!("backend server has no server x; it has {all}"));
+}
+
+#[test]
+fn rotated_ticket_keys_cost_each_client_one_full_handshake() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin(CHANGES).start();
+    let dial = ringwall.dial();
+    let resumed = |count: f64| {
+        let mut client = dial.connect().unwrap();
+        client.call(&["PING"]);
+        let handshakes = ringwall.admin().metrics();
+        let resumed: f64 = handshakes
+            .nonzero("ringwall_handshakes_total")
+            .iter()
+            .filter(|(labels, _)| labels.contains("resumed=\"true\""))
+            .map(|(_, value)| value)
+            .sum();
+        assert_eq!(resumed, count);
+    };
+    resumed(0.0);
+    resumed(1.0);
+    assert_eq!(done(&ringwall.admin().post("/rotate-tickets")), "ticket keys rotated");
+    resumed(1.0);
+    resumed(2.0);
+}
+
+#[test]
+fn the_log_level_is_another_from_the_next_line_on() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin(CHANGES).start();
+    assert_eq!(done(&ringwall.admin().post("/log-level?level=debug")), "log level: ringwall=debug");
+    drop(ringwall.client());
+    ringwall.process.line(|line| line.contains("session's server connected"));
+    ringwall.wait_for_ended_sessions(1);
+    done(&ringwall.admin().post("/log-level?level=error"));
+    drop(ringwall.client());
+    Metrics::until(&ringwall.admin(), |metrics| metrics.sum("ringwall_connections_closed_total") == 2.0);
+    done(&ringwall.admin().post("/log-level?level=warn,ringwall::session%3Dinfo"));
+    drop(ringwall.client());
+    ringwall.wait_for_ended_sessions(2);
+    let told = ringwall.process.lines().iter().filter(|line| line.contains("server connected")).count();
+    assert_eq!(told, 1);
+    assert_eq!(
+        refused(&ringwall.admin().post("/log-level?level=loud"), 400),
+        "\\\"loud\\\" is neither a level (off, error, warn, info, debug, trace) nor a target and its level, such as \
+         \\\"warn,ringwall::session=info\\\""
+    );
+}
+
+#[test]
+fn a_reload_is_answered_with_its_result() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin(CHANGES).start();
+    assert_eq!(done(&ringwall.admin().post("/reload")), "reloaded");
+    let line = ringwall.process.line(|line| line.contains("\"reloaded\""));
+    assert!(line.contains("\"cause\":\"administrator\""), "{line}");
+    std::fs::write(ringwall.folder().join("ringwall.toml"), "nothing = true").unwrap();
+    let failed = refused(&ringwall.admin().post("/reload"), 409);
+    assert!(failed.starts_with("what was in use stays: ") && failed.contains("unknown key"), "{failed}");
+    ringwall.assert_serves();
+}
+
+#[test]
+fn nothing_is_changed_unless_that_is_allowed() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin("").start();
+    for change in
+        ["/close?session=0-0-0", "/drain?listener=public", "/enable", "/rotate-tickets", "/log-level", "/reload"]
+    {
+        let why = refused(&ringwall.admin().post(change), 403);
+        assert_eq!(why, "changes are not allowed: admin.allow_changes = true of the configuration allows them");
+        assert_eq!(refused(&ringwall.admin().get(change), 405), "it takes POST");
+    }
+    ringwall.assert_serves();
+}
+
+#[test]
+fn listing_does_not_disturb_what_is_relayed() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin("").start();
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| (0..100).map(|_| count(&ringwall.admin().get("/sessions"))).sum::<usize>());
+        let mut client = ringwall.client();
+        for _ in 0..1_000 {
+            assert_eq!(client.call(&["PING"]), b"+PONG\r\n");
+        }
+        assert!(listing.join().unwrap() <= 100);
+    });
+}
