@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 
 use tracing::Level;
+use tracing::dispatcher::{self, Dispatch};
 use tracing::level_filters::LevelFilter;
-use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
@@ -101,7 +101,7 @@ impl std::error::Error for LogFilterError {}
 pub struct Logging {
     queue: LogQueue,
     levels: LogLevels,
-    _default: DefaultGuard,
+    _default: dispatcher::DefaultGuard,
 }
 
 impl Logging {
@@ -121,8 +121,9 @@ impl Logging {
         };
         let (targets, handle) = reload::Layer::new(targets);
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(targets));
-        let levels = LogLevels(handle);
-        Ok(Self { queue, levels, _default: tracing::subscriber::set_default(subscriber) })
+        let dispatch = Dispatch::new(subscriber);
+        let default = dispatcher::set_default(&dispatch);
+        Ok(Self { queue, levels: LogLevels { handle, dispatch }, _default: default })
     }
 
     /// What is logged, for others to change.
@@ -137,17 +138,23 @@ impl Logging {
 
 /// Which lines are written, while the program runs. Any thread may change it.
 #[derive(Clone, Debug)]
-pub(super) struct LogLevels(reload::Handle<Targets, Registry>);
+pub(super) struct LogLevels {
+    handle: reload::Handle<Targets, Registry>,
+    dispatch: Dispatch,
+}
 
 impl LogLevels {
     /// From the next line on.
     pub(super) fn set(&self, filter: LogFilter) -> Result<(), String> {
-        self.0.reload(filter.0).map_err(|error| error.to_string())
+        // What each place of the program that logs has found out about its level is found out anew by the subscriber of the
+        // calling thread.
+        let reload = || self.handle.reload(filter.0);
+        dispatcher::with_default(&self.dispatch, reload).map_err(|error| error.to_string())
     }
 
     /// In the words of the environment variable.
     pub(super) fn shown(&self) -> String {
-        self.0.with_current(ToString::to_string).unwrap_or_default()
+        self.handle.with_current(ToString::to_string).unwrap_or_default()
     }
 }
 
