@@ -18,6 +18,8 @@
 //!   and hands it over. It sees neither ciphertext nor plaintext.
 //! - The **control plane** is the main thread: signals, the log, the service manager and its watchdog. It touches no
 //!   session. A thread beside it reloads, and another checks servers and listens to Sentinels.
+//!   session. A thread beside it reloads, and another answers administrators and Prometheus: it reads what each thread of
+//!   the data plane counts, where that is.
 //!
 //! # Code map, bottom up
 //!

@@ -1,6 +1,6 @@
 //! What the metrics say is what was done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -357,4 +357,30 @@ fn what_a_shard_counted_before_it_fell_asleep_is_there() {
     let metrics = ringwall.admin().metrics();
     assert_eq!(metrics.sum("ringwall_connections_closed_total"), 1.0);
     assert_eq!((metrics.sum("ringwall_handshakes_total"), metrics.sum("ringwall_connections_active")), (1.0, 0.0));
+}
+
+/// The names of metrics in a text, without the suffixes of histograms.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_ours = |word: &&str| word.starts_with("ringwall_") || word.starts_with("process_");
+    words.filter(is_ours).map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
+}
+
+#[test]
+fn dashboard_and_alerts_name_what_is_exported() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin("").start();
+    let exported = ringwall.admin().metrics();
+    let deploy = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name);
+    for name in ["grafana-dashboard.json", "prometheus-alerts.yml"] {
+        let names = named(&fs::read_to_string(deploy(name)).unwrap());
+        let unknown: Vec<_> = names.iter().filter(|&of| !exported.kinds.contains_key(of)).collect();
+        assert!(names.len() >= 10 && unknown.is_empty(), "{name}: {unknown:?}");
+    }
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients/python/bin/python");
+    let mut command = Command::new(python);
+    command.args(["-c", "import json, sys; print(len(json.load(open(sys.argv[1]))['panels']))"]);
+    command.arg(deploy("grafana-dashboard.json"));
+    let (success, output) = run(command, b"");
+    assert!(success && output.trim().parse::<u32>().unwrap() >= 10, "{output}");
 }

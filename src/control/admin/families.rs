@@ -1,7 +1,7 @@
 //! The families of metrics: what each is called outside, and where its numbers come from.
 //!
 //! Their number is bounded by the configuration: nothing that a client says becomes a label. Names and labels keep their
-//! meaning.
+//! meaning; `deploy/grafana-dashboard.json` and `deploy/prometheus-alerts.yml` use them, and the black box checks that.
 
 use std::collections::HashSet;
 use std::hash::Hash;
