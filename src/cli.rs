@@ -127,6 +127,8 @@ impl fmt::Display for Plan<'_> {
         row(f, "format", shown_format(config.log.format))?;
         row(f, "level", shown_level(config.log.level))?;
         row(f, "sessions", config.log.sessions)?;
+        row(f, "sample", config.log.sample)?;
+        row(f, "failures_per_second", config.log.failures_per_second)?;
         if let Some(file) = &config.key_log {
             row(f, "key_log", file.display())?;
         }

@@ -141,6 +141,8 @@ log
   format              text
   level               info
   sessions            true
+  sample              1
+  failures_per_second 20
 needs at most
   open files          337
   session memory      816KiB

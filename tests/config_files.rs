@@ -26,7 +26,10 @@ fn an_unknown_key_is_told_the_nearest_known_one() {
         ),
         ("[limit]\nx = 1", "9: limit: unknown key; did you mean \"limits\"?"),
         ("[coalesce]\nfoo = 1", "10: coalesce.foo: unknown key; known here: bytes"),
-        ("[log]\ncolour = true", "10: log.colour: unknown key; known here: format, level, sessions, key_log"),
+        (
+            "[log]\ncolour = true",
+            "10: log.colour: unknown key; known here: format, level, sessions, sample, failures_per_second, key_log",
+        ),
         (
             "weights = [1]",
             "9: backend.weights: unknown key; known here: name, servers, balance, retries, max_queue, \
@@ -667,6 +670,18 @@ fn each_mistake_about_administrators_is_told() {
         ("port = 1", "10: admin.port: unknown key; known here: listen, socket_mode, allow_changes"),
     ] {
         assert_eq!(refusal_of_minimal_and(&format!("[admin]\n{text}")), message);
+    }
+}
+
+#[test]
+fn numbers_of_lines_are_within_their_bounds() {
+    for (text, message) in [
+        ("sample = 0", "10: log.sample: 0 is out of bounds: 1 to 1000000"),
+        ("sample = \"all\"", "10: log.sample: \"all\" is not a whole number"),
+        ("failures_per_second = 0", "10: log.failures_per_second: 0 is out of bounds: 1 to 100000"),
+        ("failures_per_second = 100001", "10: log.failures_per_second: 100001 is out of bounds: 1 to 100000"),
+    ] {
+        assert_eq!(refusal_of_minimal_and(&format!("[log]\n{text}")), message);
     }
 }
 

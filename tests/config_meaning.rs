@@ -123,7 +123,10 @@ fn the_least_that_starts_means_the_defaults() {
         }
     );
     assert_eq!(config.coalesce, Coalesce::Bytes(65_536));
-    assert_eq!(config.log, Log { format: LogFormat::Text, level: LogLevel::Info, sessions: true });
+    assert_eq!(
+        config.log,
+        Log { format: LogFormat::Text, level: LogLevel::Info, sessions: true, sample: 1, failures_per_second: 20 }
+    );
     assert_eq!(config.warnings, Vec::<String>::new());
 }
 
@@ -176,7 +179,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 106);
+    assert_eq!(keys, 111);
 }
 
 #[test]
@@ -259,7 +262,10 @@ sessions = false
     assert_eq!((config.limits.tcp_keepalive, config.limits.tcp_user_timeout), (None, None));
     assert_eq!((config.limits.send_buffer, config.limits.shard_memory), (65_536, 1_073_741_824));
     assert_eq!(config.coalesce, Coalesce::Off);
-    assert_eq!(config.log, Log { format: LogFormat::Json, level: LogLevel::Warn, sessions: false });
+    assert_eq!(
+        config.log,
+        Log { format: LogFormat::Json, level: LogLevel::Warn, sessions: false, sample: 1, failures_per_second: 20 }
+    );
 }
 
 #[test]

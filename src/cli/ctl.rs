@@ -18,7 +18,7 @@ use crate::io::Address;
 /// Where the socket is when nobody says.
 const SOCKET: &str = "/run/ringwall/admin.sock";
 /// Bytes of a configuration file at most, as for `ringwall run`.
-const CONFIG_BYTES_MAX: usize = 16 * 1024 * 1024;
+const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 
 /// What to ask a running ringwall.
 #[derive(Debug, Args)]

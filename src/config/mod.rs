@@ -137,8 +137,12 @@ pub struct Log {
     pub format: LogFormat,
     /// The least important level that is logged; the environment variable `RINGWALL_LOG` wins over it.
     pub level: LogLevel,
-    /// Whether each closed session is a line.
+    /// Whether closed sessions are lines.
     pub sessions: bool,
+    /// One of so many sessions that ended in good order is a line.
+    pub sample: u32,
+    /// Lines a second about sessions that did not; more are counted.
+    pub failures_per_second: u32,
 }
 
 /// The form of a log line.
@@ -149,6 +153,9 @@ pub enum LogFormat {
     /// One JSON object a line.
     Json,
 }
+
+/// Lines a second about sessions that failed, where the file does not say: with some 400 bytes each, 700 MB a day.
+const FAILURES_PER_SECOND: u32 = 20;
 
 /// How important a log line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,6 +321,10 @@ impl Log {
             format: section.choice("format", raw.format.as_ref(), LogFormat::Text, &formats)?,
             level: section.choice("level", raw.level.as_ref(), LogLevel::Info, &levels)?,
             sessions: section.flag("sessions", raw.sessions.as_ref(), true)?,
+            sample: section.count("sample", raw.sample.as_ref(), 1..=1_000_000)?.unwrap_or(1),
+            failures_per_second: section
+                .count("failures_per_second", raw.failures_per_second.as_ref(), 1..=100_000)?
+                .unwrap_or(FAILURES_PER_SECOND),
         })
     }
 }

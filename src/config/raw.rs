@@ -201,6 +201,8 @@ pub(super) struct RawLog {
     pub(super) format: Option<Spanned<Value>>,
     pub(super) level: Option<Spanned<Value>>,
     pub(super) sessions: Option<Spanned<Value>>,
+    pub(super) sample: Option<Spanned<Value>>,
+    pub(super) failures_per_second: Option<Spanned<Value>>,
     pub(super) key_log: Option<Spanned<Value>>,
 }
 

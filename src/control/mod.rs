@@ -14,6 +14,7 @@ mod inbox;
 mod log_queue;
 mod logging;
 mod notify;
+mod pacing;
 mod places;
 mod reload;
 mod report;
@@ -48,12 +49,13 @@ pub use self::watchdog::Heartbeat;
 use self::admin::{Admin, Ties};
 use self::health::Health;
 use self::inbox::Inbox;
+use self::pacing::Pacing;
 use self::reload::{Progress, ReloadCounts, Reloads};
 use self::resolve::Resolving;
 use self::standing::{Phase, Standing};
 use self::watchdog::{Answer, Watchdog};
 use crate::config::{Config, Machine, show_duration, show_size};
-use crate::events::EventReceiver;
+use crate::events::{Event, EventReceiver};
 use crate::files;
 use crate::io::sys;
 use crate::mailbox::Doorbell;
@@ -178,6 +180,7 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
                 health,
                 watchdog,
                 changes: changes_there,
+                pacing: Pacing::new(&plane.config.log, Instant::now()),
                 standing,
                 phase: Phase::Serving,
                 dropped: 0,
@@ -205,6 +208,7 @@ struct Supervisor<'p, 'a> {
     health: Health,
     watchdog: Watchdog,
     changes: mpsc::Receiver<String>,
+    pacing: Pacing,
     standing: Standing,
     phase: Phase,
     /// Log records dropped and not yet told.
@@ -248,6 +252,7 @@ impl Supervisor<'_, '_> {
                     self.log_batch();
                 }
                 () = self.plane.logging.queue().recovered() => {}
+                () = pacing::until(self.pacing.due()) => {}
             }
             self.log_dropped();
         };
@@ -334,11 +339,20 @@ impl Supervisor<'_, '_> {
 
     fn log_batch(&mut self) -> usize {
         let config = self.plane.config;
-        self.inbox.take_batch(|event| report::log_event(config, &event))
+        let (pacing, now) = (&mut self.pacing, Instant::now());
+        self.inbox.take_batch(|event| {
+            let closed = if let Event::Closed(record) = &event { Some(record.reason) } else { None };
+            if closed.is_none_or(|reason| pacing.admits(reason, now)) {
+                report::log_event(config, &event);
+            }
+        })
     }
 
     /// Says how many records never became a line, once it can be said.
     fn log_dropped(&mut self) {
+        if let Some(sessions) = self.pacing.take_left_out(Instant::now()) {
+            report::log_left_out(sessions);
+        }
         let queue = self.plane.logging.queue();
         let dropped = self.inbox.take_dropped() + self.health.take_dropped() + queue.take_dropped();
         if dropped > 0 {

@@ -271,6 +271,11 @@ fn listed(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// Says that sessions failed of which there is no line.
+pub(super) fn log_left_out(sessions: u64) {
+    warn!(target: "ringwall::session", sessions, "sessions that failed were left out: log.failures_per_second is reached");
+}
+
 /// Says that changes of files will go unseen.
 pub(super) fn log_unwatched(place: &str) {
     warn!(target: "ringwall::control", %place, "cannot watch for changes of files: send SIGHUP after a change");
