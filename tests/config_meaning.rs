@@ -26,6 +26,11 @@ fn policy_of(keys: &str) -> Policy {
     parse(&text).expect("valid keys").listeners.remove(0).tls.expect("a listener with TLS").policy
 }
 
+/// A log of which nothing else is said.
+fn logged(format: LogFormat, level: LogLevel, sessions: bool) -> Log {
+    Log { format, level, sessions, sample: 1, failures_per_second: 20 }
+}
+
 fn pair(certificate: &str, private_key: &str) -> Pair {
     Pair { certificate: PathBuf::from(certificate), private_key: PathBuf::from(private_key), ocsp: None }
 }
@@ -123,10 +128,7 @@ fn the_least_that_starts_means_the_defaults() {
         }
     );
     assert_eq!(config.coalesce, Coalesce::Bytes(65_536));
-    assert_eq!(
-        config.log,
-        Log { format: LogFormat::Text, level: LogLevel::Info, sessions: true, sample: 1, failures_per_second: 20 }
-    );
+    assert_eq!(config.log, logged(LogFormat::Text, LogLevel::Info, true));
     assert_eq!(config.warnings, Vec::<String>::new());
 }
 
@@ -262,10 +264,7 @@ sessions = false
     assert_eq!((config.limits.tcp_keepalive, config.limits.tcp_user_timeout), (None, None));
     assert_eq!((config.limits.send_buffer, config.limits.shard_memory), (65_536, 1_073_741_824));
     assert_eq!(config.coalesce, Coalesce::Off);
-    assert_eq!(
-        config.log,
-        Log { format: LogFormat::Json, level: LogLevel::Warn, sessions: false, sample: 1, failures_per_second: 20 }
-    );
+    assert_eq!(config.log, logged(LogFormat::Json, LogLevel::Warn, false));
 }
 
 #[test]

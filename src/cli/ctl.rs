@@ -23,7 +23,7 @@ const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 /// What to ask a running ringwall.
 #[derive(Debug, Args)]
 pub struct Ctl {
-    /// Where it is to be found: the [admin] table of this configuration file
+    /// Where it is to be found: what admin.listen of this configuration file says
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub config: Option<PathBuf>,
 

@@ -285,7 +285,7 @@ impl fmt::Display for InWords {
     }
 }
 
-/// The TLS alerts registry, https://www.iana.org/assignments/tls-parameters/; the last one stands for all others.
+/// The [TLS Alerts registry](https://www.iana.org/assignments/tls-parameters/); the last one stands for all others.
 const ALERTS: [(u8, &str); 36] = [
     (0, "close_notify"),
     (10, "unexpected_message"),

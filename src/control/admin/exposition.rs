@@ -1,6 +1,6 @@
 //! Metrics as text, in the two forms that Prometheus reads: its own
-//! (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4) and OpenMetrics 1.0
-//! (https://prometheus.io/docs/specs/om/open_metrics_spec/).
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4) and OpenMetrics 1.0
+//! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 //!
 //! The libraries for this own their counters behind locks or shared atomics; here they belong to shards, and what is left
 //! to do is to write lines. `tests/blackbox/metrics.rs` has another implementation read them.
