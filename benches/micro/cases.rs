@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::metrics::Tally;
+use ringwall::multiplex::route::{arguments, route};
+use ringwall::multiplex::{self, Multiplexer};
 use ringwall::pool::Pool;
 use ringwall::session::coalescer::Threshold;
 use ringwall::session::greeting::Opening;
@@ -14,7 +16,7 @@ use ringwall::session::transport::Transport;
 use ringwall::session::{Options, Output, Session, Side, Turn};
 use ringwall::time::Time;
 use ringwall::tls::{self, Acceptor, Engine, Identity};
-use ringwall::wire::frame::{ReplyFramer, RequestFramer};
+use ringwall::wire::frame::{Form, ReplyFramer, RequestFramer};
 
 use crate::credentials::Credentials;
 use crate::tls_client::TlsClient;
@@ -54,6 +56,9 @@ pub(crate) fn cases() -> Vec<Case> {
             frame_request(b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000012345\r\n")
         }),
         Case::new("reply framed, 64 B", 1_000_000, |_| frame_reply()),
+        Case::new("command routed, GET", 1_000_000, |_| route_command()),
+        Case::new("multiplexer, request and reply of 64 B", 100_000, |_| multiplex(1)),
+        Case::new("multiplexer, 50 of both in one batch", 10_000, |_| multiplex(50)),
         Case::new("mailbox, send and receive", 1_000_000, |_| pass_through_mailbox()),
         Case::new("doorbell, asked while awake", 1_000_000, |_| ask_doorbell()),
         Case::new("doorbell, a sleep and its ring", 1_000_000, |_| ring_sleeper()),
@@ -133,6 +138,75 @@ fn frame_reply() -> Operation {
         let framed = framer.advance(black_box(&reply)).expect("well-formed");
         black_box(framed.expect("complete"));
     })
+}
+
+fn route_command() -> Operation {
+    Box::new(|| {
+        let request = black_box(b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000012345\r\n");
+        black_box(route(arguments(request, Form::Array(2))));
+    })
+}
+
+/// What a shard does with a multiplexer for requests of so many clients that leave together.
+fn multiplex(clients: usize) -> Operation {
+    let mut multiplexer = Multiplexer::new(multiplex::Options {
+        coalesce: Threshold::Bytes(64 * 1024),
+        send_buffer_bytes: 256 * 1024,
+        bytes_max: 1024 * 1024,
+        client_requests_max: 128,
+        connection_requests_max: 1_024,
+        class_connections_max: 1,
+        classes_max: 16,
+        idle_connections_max: 4,
+        connect_timeout: Duration::from_secs(5),
+        slow_client_timeout: Duration::from_secs(1),
+    });
+    let (mut pool, tally) = (Pool::new(), Tally::default());
+    let clients: Vec<_> = (0..clients).map(|_| multiplexer.accept()).collect();
+    let reply = [b"$64\r\n".as_slice(), &CHUNK, b"\r\n"].concat();
+    let replies = reply.repeat(clients.len());
+    let mut link = None;
+    let mut turn = Turn { now: Time::from_nanos(1), pool: &mut pool, tally: &tally };
+    multiplexer.handle_client_received(clients[0], b"PING\r\n", &mut turn);
+    settle(&mut multiplexer, &mut link, &mut turn);
+    // The answer to what is asked on behalf of the clients, and then to the request.
+    for _ in 0..2 {
+        multiplexer.handle_link_received(link.expect("a connection"), b"+PONG\r\n", &mut turn);
+        settle(&mut multiplexer, &mut link, &mut turn);
+    }
+    Box::new(move || {
+        let mut turn = Turn { now: Time::from_nanos(1), pool: &mut pool, tally: &tally };
+        for &client in &clients {
+            multiplexer.handle_client_received(client, b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000012345\r\n", &mut turn);
+        }
+        settle(&mut multiplexer, &mut link, &mut turn);
+        multiplexer.handle_link_received(link.expect("a connection"), &replies, &mut turn);
+        settle(&mut multiplexer, &mut link, &mut turn);
+    })
+}
+
+fn settle(multiplexer: &mut Multiplexer, link: &mut Option<multiplex::Id>, turn: &mut Turn<'_>) {
+    while let Some(output) = multiplexer.poll(turn) {
+        match output {
+            multiplex::Output::Dial(id) => {
+                *link = Some(id);
+                multiplexer.handle_connected(id, turn);
+            }
+            multiplex::Output::SendToServer(id, buffer) => {
+                let sent = buffer.len();
+                multiplexer.handle_link_sent(id, buffer, Ok(sent), turn);
+            }
+            multiplex::Output::SendToClient(id, buffer) => {
+                let sent = buffer.len();
+                multiplexer.handle_client_sent(id, buffer, Ok(sent), turn);
+            }
+            multiplex::Output::ReceiveFromServer(..) | multiplex::Output::ReceiveFromClient(..) => {}
+            other @ (multiplex::Output::EndToServer(_)
+            | multiplex::Output::CloseLink(_)
+            | multiplex::Output::CloseClient(..)
+            | multiplex::Output::CutClient(..)) => panic!("{other:?}"),
+        }
+    }
 }
 
 fn pass_through_mailbox() -> Operation {
