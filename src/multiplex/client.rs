@@ -47,6 +47,8 @@ pub(super) struct Client {
     scanned: usize,
     /// The complete request at the beginning of what it has said.
     next: Option<Request>,
+    /// It has said what is no request; the framer is of no more use.
+    malformed: Option<Malformed>,
     /// What it has said and could not be served.
     pub(super) carry: Option<SendBuf>,
     pub(super) replies_owed: u32,
@@ -100,6 +102,7 @@ impl Client {
             framer: RequestFramer::new(),
             scanned: 0,
             next: None,
+            malformed: None,
             carry: None,
             replies_owed: 0,
             changes: VecDeque::new(),
@@ -128,6 +131,9 @@ impl Client {
         if let Some(request) = self.next {
             return Said::Request(request);
         }
+        if let Some(malformed) = self.malformed {
+            return Said::Malformed(malformed);
+        }
         match self.framer.advance(&said[self.scanned..]) {
             Ok(Some(request)) => {
                 let request = Request { end: self.scanned + request.end, ..request };
@@ -139,7 +145,10 @@ impl Client {
                 self.scanned = said.len();
                 Said::Incomplete
             }
-            Err(malformed) => Said::Malformed(malformed),
+            Err(malformed) => {
+                self.malformed = Some(malformed);
+                Said::Malformed(malformed)
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connections: made, shared, lent to one client, given back, lost.
 
-use super::client::{Client, Place};
+use super::client::{Client, Offset, Place};
 use super::link::{Broken, Link, Role, To};
 use super::slots::Id;
 use super::{Class, Multiplexer, Output, Reason, Timed};
@@ -110,11 +110,12 @@ impl Multiplexer {
         if class.needs_login {
             return None;
         }
-        let owed = |link: &Id| self.links.at(*link).map_or(u32::MAX, |link| link.replies_owed);
-        let least = class.links.iter().copied().min_by_key(owed);
-        let spreads = least
-            .is_none_or(|link| owed(&link) >= SPREAD_REPLIES && class.links.len() < self.options.class_connections_max);
-        if !spreads {
+        // One that is still being made is nobody's choice while there is another.
+        let load = |id: &Id| self.links.at(*id).map(|link| (!link.is_ready(), link.replies_owed));
+        let least = class.links.iter().copied().min_by_key(load);
+        let is_busy = least.as_ref().and_then(load).is_none_or(|(_, owed)| owed >= SPREAD_REPLIES);
+        let may_spread = class.links.len() < self.options.class_connections_max;
+        if least.is_some() && !(is_busy && may_spread) {
             return least;
         }
         let link_id = self.take_link(Role::Shared(class_id), turn);
@@ -218,6 +219,8 @@ impl Multiplexer {
         let words = loss.in_words();
         let is_refused = matches!(loss, Loss::Refused(_));
         let lost = match (link.is_ready() && !is_refused, link.owed.is_empty()) {
+            // It has gone stale while it was kept, and nothing of the client's was said.
+            (false, _) if link.was_idle && !is_refused => Use::None,
             (false, _) => Use::Wanted,
             (true, false) => Use::Requests,
             (true, true) => Use::None,
@@ -257,6 +260,7 @@ impl Multiplexer {
     fn lose_own(&mut self, id: Id, loss: Loss<'_>, lost: Use, words: &str, turn: &mut Turn<'_>) {
         let Some(client) = self.clients.at_mut(id) else { return };
         client.place = Place::Nowhere;
+        client.offset = Offset::Unknown;
         if client.end.is_none() {
             match lost {
                 Use::None if client.is_quiet() => return self.due.work(id, client),

@@ -169,7 +169,8 @@ impl Multiplexer {
             self.leave_own(id, turn);
         }
         let Some(link_id) = self.shared_link(id, turn) else {
-            return self.say_on_own(id, first, &unit[..first.end], Effect::Nothing, turn);
+            let effect = if unit.len() > first.end { Effect::Multi } else { Effect::Nothing };
+            return self.say_on_own(id, first, &unit[..first.end], effect, turn);
         };
         let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
             return Fate::Blocked;

@@ -358,6 +358,39 @@ fn a_class_that_is_one_too_many_has_connections_of_its_clients_own() {
 }
 
 #[test]
+fn a_whole_transaction_of_a_class_that_is_one_too_many_stays_whole() {
+    // So little room that each request waits for the reply to the one before it.
+    let mut world = World::new(Options { classes_max: 0, send_buffer_bytes: 10, ..options() });
+    world.accept();
+    assert_eq!(world.ask(0, "MULTI\r\nINCR a\r\nEXEC\r\n"), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
+    assert_eq!(world.dials, 1);
+}
+
+#[test]
+fn a_further_connection_is_used_when_it_is_made_and_not_waited_for() {
+    let mut world = World::new(Options { class_connections_max: 2, ..options() });
+    let clients: Vec<_> = (0..70).map(|_| world.accept()).collect();
+    world.ask(0, "PING\r\n");
+    let first = world.only_link();
+    for &client in &clients {
+        world.say(client, b"PING\r\n");
+    }
+    assert_eq!(world.links.len(), 2);
+    while world.carry_to_server(first, usize::MAX) || world.carry_from_server(first, usize::MAX) {}
+    for &client in &clients {
+        world.carry_to_client(client, usize::MAX);
+        assert_eq!(world.take(client), "+PONG\r\n");
+    }
+    world.settle();
+    for &client in &clients {
+        world.say(client, b"PING\r\n");
+    }
+    world.writes.clear();
+    world.settle();
+    assert!(world.writes.len() >= 2 && clients.iter().all(|&client| world.take(client) == "+PONG\r\n"));
+}
+
+#[test]
 fn a_client_that_quits_is_closed_behind_its_last_reply() {
     let mut world = world(1);
     assert_eq!(world.ask(0, "PING\r\nQUIT\r\nPING\r\n"), "+PONG\r\n+OK\r\n");

@@ -169,6 +169,25 @@ fn a_client_outlives_a_connection_of_its_own_that_it_does_not_use() {
 }
 
 #[test]
+fn a_connection_that_has_gone_stale_while_it_was_kept_costs_nobody_anything() {
+    let mut world = world();
+    world.ask(0, "WATCH a\r\nUNWATCH\r\n");
+    let kept = *world.links.keys().last().unwrap();
+    world.ask(1, "AUTH alice wonder\r\n");
+    world.say(1, b"WATCH a\r\nGET a\r\n");
+    world.break_link(kept);
+    world.settle();
+    assert_eq!((world.take(1), world.clients[1].closed), ("+OK\r\n$-1\r\n".to_owned(), None));
+    world.ask(1, "UNWATCH\r\n");
+    // The same with WAIT, whose connection is asked something before it may be said.
+    let kept = *world.links.keys().last().unwrap();
+    world.say(0, b"WAIT 0 0\r\n");
+    world.break_link(kept);
+    world.settle();
+    assert_eq!((world.take(0), world.clients[0].closed), (":1\r\n".to_owned(), None));
+}
+
+#[test]
 fn a_client_ends_with_the_connection_that_has_its_transaction() {
     let mut world = world();
     world.ask(0, "WATCH a\r\n");
