@@ -169,7 +169,7 @@ impl Upstream {
     /// Whether a session that has come at `since` may be served before those that wait: nobody does here, and nobody
     /// elsewhere has waited much longer.
     pub(super) fn may_be_served(&self, since: Time) -> bool {
-        self.waiting.total() == 0 || self.queue.is_empty() && !self.waiting.passes_by(self.shard, since)
+        self.waiting.total() == 0 || self.queue.has_nobody_fresh() && !self.waiting.passes_by(self.shard, since)
     }
 
     /// Our own address to connect to a server from.

@@ -1,6 +1,6 @@
 //! Sessions that wait for a place at a server, because each that could be used has as many connections as it may.
 //!
-//! Invariants: who has come first on a shard is served first; who waits is told when its time is over; a place that was
+//! Invariants: who has come first on a shard is served first, where it could be served as well as who comes later; who waits is told when its time is over; a place that was
 //! given back on this shard is offered within the turn, one from another shard within [`LOOK_AGAIN`].
 
 use std::collections::VecDeque;
@@ -21,16 +21,37 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Sessions that wait no more and may stay in a queue, beside as many as wait.
 const STALE_MAX: usize = 64;
 
-/// The sessions of one shard that wait for one backend, the first in front. It may name some that are served or gone.
+/// The sessions of one shard that wait for one backend. It may name some that are served or gone.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    sessions: VecDeque<(Time, SessionId)>,
+    /// Those that have tried no server, the first in front: who comes later waits behind them.
+    fresh: VecDeque<(Time, SessionId)>,
+    /// Those that could not reach a server which may have room, and that nobody else has to wait for.
+    again: VecDeque<(Time, SessionId)>,
+}
+
+/// One of the two in a [`Queue`], in the order in which they are served.
+#[derive(Clone, Copy, Debug)]
+enum Line {
+    Again,
+    Fresh,
 }
 
 impl Queue {
-    /// Whether nobody waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+    /// Whether nobody waits that others would pass by.
+    pub(super) fn has_nobody_fresh(&self) -> bool {
+        self.fresh.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.again.is_empty()
+    }
+
+    const fn line_mut(&mut self, line: Line) -> &mut VecDeque<(Time, SessionId)> {
+        match line {
+            Line::Again => &mut self.again,
+            Line::Fresh => &mut self.fresh,
+        }
     }
 }
 
@@ -55,18 +76,20 @@ impl<D: Driver> Shard<D> {
         turn.tally.queued.add(1);
         entry.waiter = Some(waiter);
         entry.session.handle_queued(turn.now + upstream.options.queue_timeout);
-        upstream.queue.sessions.push_back((self.now, id));
+        let line = if entry.tried.is_empty() { Line::Fresh } else { Line::Again };
+        upstream.queue.line_mut(line).push_back((self.now, id));
         self.queued += 1;
-        self.prune(backend);
+        self.prune(backend, line);
     }
 
     /// Forgets those that do not wait any more, when they are the most.
-    fn prune(&mut self, backend: usize) {
+    fn prune(&mut self, backend: usize, line: Line) {
         let Upstream { queue, waiting, .. } = &mut self.backends[backend];
-        let before = queue.sessions.len();
+        let sessions = queue.line_mut(line);
+        let before = sessions.len();
         if before > 2 * waiting.total() as usize + STALE_MAX {
-            queue.sessions.retain(|&(_, id)| self.table.entry(id).is_some_and(|entry| entry.waiter.is_some()));
-            self.queued -= before - queue.sessions.len();
+            sessions.retain(|&(_, id)| self.table.entry(id).is_some_and(|entry| entry.waiter.is_some()));
+            self.queued -= before - sessions.len();
         }
     }
 
@@ -92,35 +115,39 @@ impl<D: Driver> Shard<D> {
             if self.backends[backend].queue.is_empty() {
                 continue;
             }
-            while let Some(id) = self.first_waiting(backend) {
-                if !self.serve_waiting(backend, id) {
-                    break;
-                }
-                self.touch(id);
-            }
+            self.serve_line(backend, Line::Again);
+            self.serve_line(backend, Line::Fresh);
             let upstream = &self.backends[backend];
-            upstream.waiting.publish(self.options.id, upstream.queue.sessions.front().map(|&(since, _)| since));
+            upstream.waiting.publish(self.options.id, upstream.queue.fresh.front().map(|&(since, _)| since));
+        }
+    }
+
+    fn serve_line(&mut self, backend: usize, line: Line) {
+        while let Some((since, id)) = self.first_waiting(backend, line) {
+            if !self.serve_waiting(backend, line, since, id) {
+                return;
+            }
+            self.touch(id);
         }
     }
 
     /// Who has waited longest; passes over those that do not wait any more.
-    fn first_waiting(&mut self, backend: usize) -> Option<SessionId> {
-        let queue = &mut self.backends[backend].queue.sessions;
-        while let Some(&(_, id)) = queue.front() {
+    fn first_waiting(&mut self, backend: usize, line: Line) -> Option<(Time, SessionId)> {
+        let sessions = self.backends[backend].queue.line_mut(line);
+        while let Some(&(since, id)) = sessions.front() {
             if self.table.entry(id).is_some_and(|entry| entry.waiter.is_some()) {
-                return Some(id);
+                return Some((since, id));
             }
-            queue.pop_front();
+            sessions.pop_front();
             self.queued -= 1;
         }
         None
     }
 
-    /// Offers the first of a queue what there is. `false` when it must go on waiting.
-    fn serve_waiting(&mut self, backend: usize, id: SessionId) -> bool {
+    /// Offers the first of a line what there is. `false` when it must go on waiting.
+    fn serve_waiting(&mut self, backend: usize, line: Line, since: Time, id: SessionId) -> bool {
         let Some(entry) = self.table.entry(id) else { return false };
         let upstream: &mut Upstream = &mut self.backends[backend];
-        let since = upstream.queue.sessions.front().map_or(self.now, |&(since, _)| since);
         if upstream.waiting.passes_by(self.options.id, since) {
             return false;
         }
@@ -129,7 +156,7 @@ impl<D: Driver> Shard<D> {
             return false;
         }
         entry.waiter = None;
-        upstream.queue.sessions.pop_front();
+        upstream.queue.line_mut(line).pop_front();
         self.queued -= 1;
         entry.session.handle_dequeued(self.now);
         self.take_offer(id, offer);

@@ -283,3 +283,77 @@ fn a_session_that_is_cut_off_in_its_server_s_handshake_ends_in_order() {
         world.bury();
     }
 }
+
+#[test]
+fn a_session_that_waits_for_a_place_has_the_queue_s_time_and_then_that_of_the_attempt() {
+    let credentials = Credentials::new();
+    let speech = Speech { client_tls: false, backend_tls: false };
+    let mut world = World::speaking(speech, &credentials, options(), None);
+    world.client_says(b"GET a\r\n");
+    let until = world.now + Duration::from_secs(60);
+    world.turn(|session, _| session.handle_queued(until));
+    world.wait(Duration::from_secs(59));
+    assert_eq!((world.dials, world.abandoned), (1, 0));
+    let now = world.now;
+    world.turn(|session, _| session.handle_dequeued(now));
+    world.wait(Duration::from_millis(4_999));
+    assert_eq!(world.abandoned, 0);
+    world.connect();
+    assert_eq!(world.to_backend, b"GET a\r\n");
+    world.bury();
+}
+
+#[test]
+fn a_session_for_which_there_was_no_place_in_time_says_so() {
+    let credentials = Credentials::new();
+    let speech = Speech { client_tls: false, backend_tls: false };
+    let mut world = World::speaking(speech, &credentials, options(), None);
+    let until = world.now + Duration::from_secs(1);
+    world.turn(|session, _| session.handle_queued(until));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.abandoned, 1);
+    world.turn(|session, turn| session.handle_no_place("all are full", CloseReason::QueueTimeout, turn));
+    assert_eq!(world.raw_to_client, b"-ERR ringwall cannot reach the server: all are full\r\n");
+    assert_eq!(world.session.reason(), Some(CloseReason::QueueTimeout));
+    world.bury();
+}
+
+#[test]
+fn an_attempt_at_a_server_that_is_not_to_be_used_is_given_up_and_the_next_server_gets_all_that_waited() {
+    let credentials = Credentials::new();
+    for backend_tls in [false, true] {
+        let speech = Speech { client_tls: false, backend_tls };
+        let mut world = World::speaking(speech, &credentials, options(), None);
+        world.client_says(b"GET a\r\n");
+        if backend_tls {
+            world.begin_connect();
+        }
+        world.turn(|session, turn| assert!(session.give_up_attempt(turn)));
+        if backend_tls {
+            assert_eq!(world.hang_ups, [HandshakeEnd::Dismissed]);
+            world.hung_up();
+        } else {
+            assert_eq!(world.abandoned, 1);
+            world.turn(|session, _| session.redial());
+        }
+        assert_eq!(world.dials, 2);
+        world.connect();
+        assert_eq!(world.to_backend, b"GET a\r\n");
+        // Once it is reached, there is no attempt to give up.
+        world.turn(|session, turn| assert!(!session.give_up_attempt(turn)));
+        world.bury();
+    }
+}
+
+#[test]
+fn an_attempt_that_is_given_up_and_has_failed_already_does_not_take_the_next_one_with_it() {
+    let credentials = Credentials::new();
+    let speech = Speech { client_tls: false, backend_tls: false };
+    let mut world = World::speaking(speech, &credentials, options(), None);
+    world.turn(|session, turn| {
+        session.give_up_attempt(turn);
+        session.redial();
+    });
+    assert_eq!((world.dials, world.abandoned), (2, 0));
+    world.bury();
+}
