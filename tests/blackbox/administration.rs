@@ -178,7 +178,8 @@ fn ringwall_ends_in_good_order_with_a_drained_listener() {
 #[test]
 fn a_drained_server_gets_no_sessions_until_it_is_enabled() {
     let (first, second) = (Server::on_unix_socket(), Server::on_tcp());
-    let ringwall = Setup::before(first.address()).and(second.address()).admin(CHANGES).start();
+    let ringwall =
+        Setup::before(first.address()).and(second.address()).backend("balance = \"first\"\n").admin(CHANGES).start();
     let mut quiet = ringwall.client();
     assert_eq!(quiet.call(&["PING"]), b"+PONG\r\n");
     first.wait_for_clients(1);
