@@ -18,7 +18,7 @@ pub mod waiting;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::auth_check::AuthCheck;
 use crate::io::Address;
@@ -115,10 +115,19 @@ pub struct Member {
     /// Whether it asks for a password, as shards have seen it.
     pub auth: AuthCheck,
     standing: AtomicU8,
-    /// Why it stands so: one line without secrets, for people.
-    why: Mutex<Box<str>>,
+    /// Held while the standing changes.
+    reasons: Mutex<Reasons>,
     /// Written by every shard, so it must not lie beside what they all read.
     connections: Apart<AtomicU32>,
+}
+
+/// Why a member stands as it does, in one line without secrets each.
+#[derive(Debug, Default)]
+struct Reasons {
+    /// Of its standing.
+    why: Box<str>,
+    /// What checks came to last, whether or not it is in force; nothing where nobody checks.
+    checked: Option<(Standing, Box<str>)>,
 }
 
 impl Deref for Member {
@@ -136,7 +145,7 @@ impl From<Server> for Member {
             server,
             auth: AuthCheck::new(),
             standing: AtomicU8::new(Standing::Up as u8),
-            why: Mutex::default(),
+            reasons: Mutex::default(),
             connections: Apart::default(),
         }
     }
@@ -151,19 +160,37 @@ impl Member {
 
     /// Says whether it gets new sessions, and `why`, in one line without secrets. For the control plane alone.
     pub fn set_standing(&self, standing: Standing, why: &str) {
-        // The reason first: who sees the standing and finds the reason of the one before is told nothing wrong for long.
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
-        self.standing.store(standing as u8, Ordering::Relaxed);
+        self.put_in_force(&mut self.reasons(), standing, why.into());
     }
 
     /// As [`Member::set_standing`], for whoever checks it: what an operator has said and that it is gone stand above what
-    /// checks have to say, and stay.
+    /// checks have to say, and stay; [`Member::enable`] comes back to it.
     pub fn set_checked_standing(&self, standing: Standing, why: &str) {
-        let above = |now: u8| matches!(Standing::ALL[usize::from(now)], Standing::Drained | Standing::Gone);
-        let set = |now| (!above(now)).then_some(standing as u8);
-        if self.standing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set).is_ok() {
-            *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+        let mut reasons = self.reasons();
+        reasons.checked = Some((standing, why.into()));
+        if !matches!(self.standing(), Standing::Drained | Standing::Gone) {
+            self.put_in_force(&mut reasons, standing, why.into());
         }
+    }
+
+    /// Takes an operator's drain back: it stands as checks have said last, and is up where nobody checks. Nothing where it
+    /// is not drained. For the control plane alone.
+    pub fn enable(&self) {
+        let mut reasons = self.reasons();
+        if self.standing() == Standing::Drained {
+            let (standing, why) = reasons.checked.clone().unwrap_or((Standing::Up, Box::default()));
+            self.put_in_force(&mut reasons, standing, why);
+        }
+    }
+
+    fn put_in_force(&self, reasons: &mut Reasons, standing: Standing, why: Box<str>) {
+        // The reason first: who sees the standing and finds the reason of the one before is told nothing wrong for long.
+        reasons.why = why;
+        self.standing.store(standing as u8, Ordering::Relaxed);
+    }
+
+    fn reasons(&self) -> MutexGuard<'_, Reasons> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its standing in words, with the reason where one was given. Never waits: while the reason is being written, it
@@ -171,8 +198,8 @@ impl Member {
     #[must_use]
     pub fn standing_in_words(&self) -> String {
         let standing = self.standing();
-        match self.why.try_lock() {
-            Ok(why) if !why.is_empty() => format!("{standing}: {why}"),
+        match self.reasons.try_lock() {
+            Ok(reasons) if !reasons.why.is_empty() => format!("{standing}: {}", reasons.why),
             Ok(_) | Err(_) => standing.to_string(),
         }
     }
@@ -315,6 +342,24 @@ mod tests {
             member.set_checked_standing(Standing::Up, "");
             assert_eq!(member.standing_in_words(), format!("{above}: said so"));
         }
+    }
+
+    #[test]
+    fn who_is_enabled_stands_as_checks_have_said_last() {
+        let member = Member::from(server(1));
+        member.set_standing(Standing::Drained, "said so");
+        member.enable();
+        assert_eq!(member.standing_in_words(), "up");
+        member.set_standing(Standing::Drained, "said so");
+        for (standing, why) in [(Standing::Up, ""), (Standing::Down, "refused")] {
+            member.set_checked_standing(standing, why);
+            assert_eq!(member.standing_in_words(), "drained: said so");
+        }
+        member.enable();
+        assert_eq!(member.standing_in_words(), "down: refused");
+        member.set_standing(Standing::Gone, "");
+        member.enable();
+        assert_eq!(member.standing(), Standing::Gone);
     }
 
     #[test]

@@ -144,10 +144,15 @@ impl Desk {
                 Ok("listener enabled".to_owned())
             }
             Target::Servers(servers) => {
-                for server in servers.iter().filter(|server| server.standing() == Standing::Drained) {
-                    self.watched.rosters.set_standing(server, Standing::Up, "");
-                }
-                Ok("server enabled".to_owned())
+                servers.iter().for_each(|server| server.enable());
+                // Of a name with several addresses, the first that gets no sessions is told.
+                Ok(match servers.iter().find(|server| server.standing() != Standing::Up) {
+                    None => "server enabled".to_owned(),
+                    Some(server) => {
+                        let stands = server.standing_in_words();
+                        format!("server enabled, and gets no new sessions before its checks allow it: {stands}")
+                    }
+                })
             }
         }
     }

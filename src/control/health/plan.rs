@@ -74,7 +74,7 @@ impl BackendPlan {
     /// Keeps a server that joins from getting sessions until its role is known, where that matters.
     pub fn hold_back(check: &HealthCheck, member: &Member) {
         if matches!(check.kind, CheckKind::Role(_)) {
-            member.set_standing(Standing::Down, ROLE_UNKNOWN);
+            member.set_checked_standing(Standing::Down, ROLE_UNKNOWN);
         }
     }
 
