@@ -49,6 +49,7 @@ use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::metrics::{Tally, Totals};
 use crate::pulse::Pulse;
 use crate::roster::Roster;
+use crate::roster::waiting::Waiting;
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
 use crate::sources::SourceCounts;
@@ -137,6 +138,8 @@ pub struct DataPlane {
     pub rosters: Arc<Rosters>,
     /// What to find out about the servers, and how.
     pub checks: health::Plan,
+    /// The sessions that wait for a place at a server, by backend.
+    pub waiting: Vec<Arc<Waiting>>,
     /// Signs of life, as [`Command::Ping`] asks for them: of the shards in their order, then of the dispatcher.
     pub pulses: Vec<Pulse>,
     /// What has other credentials used.
@@ -162,6 +165,7 @@ impl DataPlane {
         let secrets = mem::take(&mut keyring.checks);
         let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
         let checks = checks::plan(config, secrets, &blueprint.backends, &rosters)?;
+        let waiting = blueprint.backends.iter().map(|backend| Arc::clone(backend.waiting())).collect();
         let (sockets, listening) = sockets::open(config, &blueprint.listeners)?;
 
         let wake = sys::eventfd()?;
@@ -220,6 +224,7 @@ impl DataPlane {
             commands,
             rosters,
             checks,
+            waiting,
             pulses,
             reloader,
             shards,
@@ -234,6 +239,8 @@ impl DataPlane {
             config: Arc::new(config.clone()),
             listening: self.listening.clone(),
             rosters: Arc::clone(&self.rosters),
+            checks: Arc::clone(&self.checks.status),
+            waiting: self.waiting.clone(),
             shards: self.shards.clone(),
             dispatcher: Arc::clone(&self.dispatcher),
             kernel: control::kernel_release(),

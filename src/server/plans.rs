@@ -137,6 +137,11 @@ impl BackendPlan {
         })
     }
 
+    /// The sessions that wait for a place at one of its servers.
+    pub(super) const fn waiting(&self) -> &Arc<Waiting> {
+        &self.waiting
+    }
+
     /// What makes the TLS side of connections to its servers, where there is one.
     pub(super) fn connector(&self) -> Result<Option<Connector>, StartError> {
         self.tls.as_ref().map(BackendTls::connector).transpose()

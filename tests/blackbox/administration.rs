@@ -208,6 +208,61 @@ fn a_drained_server_gets_no_sessions_until_it_is_enabled() {
     assert_eq!(refused(&unknown, 400), format!("backend server has no server x; it has {all}"));
 }
 
+/// A server that is checked often, on this port.
+fn checked(server: &Server, keys: &str) -> Setup {
+    let check = format!("health_check = {{ {keys}, interval = \"100ms\", timeout = \"200ms\", rise = 1, fall = 1 }}");
+    Setup::before(server.address()).plain().backend(&check).admin(CHANGES)
+}
+
+#[test]
+fn a_server_that_went_down_while_it_was_drained_is_down_when_it_is_enabled() {
+    let mut server = Server::on_tcp();
+    let ringwall = checked(&server, "type = \"ping\"").start();
+    ringwall.process.line(|line| line.contains("\"server is up\""));
+    let target = format!("backend=server&server={}", server.address());
+    done(&ringwall.admin().post(&format!("/drain?{target}")));
+    let port = server.port();
+    server.process.signal(rustix::process::Signal::KILL);
+    server.process.wait();
+    ringwall.process.line(|line| line.contains("\"server is down"));
+    // What checks say does not undo what the operator has said.
+    let status = ringwall.admin().get("/status").body;
+    assert_eq!((field(&status, "why"), field(&status, "result")), ("drained: an operator has said so", "failed"));
+    let told = ringwall.admin().post(&format!("/enable?{target}"));
+    let expected = "server enabled, and gets no new sessions before its checks allow it: down: Connection refused";
+    assert!(told.status == 200 && told.body.contains(expected), "{told:?}");
+    let refusal = ringwall.plain_client().rest().0;
+    assert!(String::from_utf8_lossy(&refusal).contains("down: Connection refused"), "{refusal:?}");
+    let up = format!("ringwall_backend_up{{backend=\"server\",server=\"{}\",role=\"unknown\"}}", server.address());
+    let metrics = ringwall.admin().metrics();
+    assert_eq!(metrics.value(&up), 0.0);
+    let failed = format!("backend=\"server\",server=\"{}\",result=\"failed\"", server.address());
+    assert!(metrics.value(&format!("ringwall_health_checks_total{{{failed}}}")) >= 1.0);
+    let _again = Server::on_port(port);
+    Metrics::until(&ringwall.admin(), |metrics| metrics.value(&up) == 1.0);
+    assert_eq!(ringwall.plain_client().call(&["PING"]), b"+PONG\r\n");
+}
+
+#[test]
+fn a_servers_role_is_told_as_its_last_check_has_found_it() {
+    let server = Server::on_tcp();
+    let ringwall = checked(&server, "type = \"role\"").start();
+    let up = |role: &str| {
+        format!("ringwall_backend_up{{backend=\"server\",server=\"{}\",role=\"{role}\"}}", server.address())
+    };
+    let tells = |metrics: &Metrics, role: &str| metrics.samples.get(&up(role)).copied();
+    Metrics::until(&ringwall.admin(), |metrics| tells(metrics, "primary") == Some(1.0));
+    assert_eq!(server.client().call(&["REPLICAOF", "127.0.0.1", "1"]), b"+OK\r\n");
+    let metrics = Metrics::until(&ringwall.admin(), |metrics| tells(metrics, "replica") == Some(0.0));
+    assert_eq!(tells(&metrics, "primary"), None);
+    let status = ringwall.admin().get("/status").body;
+    for (name, value) in [("role", "replica"), ("result", "answered"), ("queue", "0"), ("sentinel", "null")] {
+        assert_eq!(field(&status, name), value, "{status}");
+    }
+    let problem = "it is a replica, and the backend wants a primary";
+    assert!(status.contains(&format!("\"problem\":\"{problem}\",\"state\":\"wrong_role\"")), "{status}");
+}
+
 #[test]
 fn rotated_ticket_keys_cost_each_client_one_full_handshake() {
     let server = Server::on_unix_socket();

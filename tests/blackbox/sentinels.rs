@@ -168,16 +168,28 @@ fn without_a_sentinel_clients_are_told_so_until_one_answers() {
     let primary = Server::on_tcp();
     let (nobody, later) = (free_port(), free_port());
     let addresses = [nobody, later].map(|port| format!("127.0.0.1:{port}"));
-    let ringwall = behind(&addresses, &format!("name = \"{NAME}\"")).start();
+    let ringwall = behind(&addresses, &format!("name = \"{NAME}\"")).admin("").start();
     let plight = line(&ringwall, 1, "\"Sentinels name no primary\"");
     assert!(plight.contains("none of them answers") && plight.contains("ERROR"), "{plight}");
     let (refusal, end) = ringwall.plain_client().rest();
     let refusal = String::from_utf8(refusal).unwrap();
     assert!(refusal.starts_with("-ERR ringwall cannot reach the server: backend 'server': "), "{refusal}");
     assert_eq!(end, End::Orderly);
+    let status = ringwall.admin().get("/status").body;
+    assert!(status.contains("\"primary\":null") && status.contains("\"problem\":\"none of them answers\""), "{status}");
+    let known = "ringwall_sentinel_primary_known{backend=\"server\"}";
+    assert_eq!(ringwall.admin().metrics().value(known), 0.0);
     let _sentinel = Sentinel::at_port(later, &primary, 1);
     line(&ringwall, 1, "\"Sentinels name a primary again\"");
     is_up(&ringwall, 1);
+    let metrics = ringwall.admin().metrics();
+    let up =
+        |address: &str| metrics.value(&format!("ringwall_sentinel_up{{backend=\"server\",sentinel=\"{address}\"}}"));
+    assert_eq!((metrics.value(known), up(&addresses[0]), up(&addresses[1])), (1.0, 0.0, 1.0));
+    assert_eq!(metrics.value("ringwall_sentinel_switches_total{backend=\"server\"}"), 0.0);
+    let status = ringwall.admin().get("/status").body;
+    let primary_is = format!("\"primary\":\"{}\"", primary.address());
+    assert!(status.contains(&primary_is) && status.contains("\"state\":\"trouble\""), "{status}");
     assert_eq!(ringwall.plain_client().call(&["PING"]), b"+PONG\r\n");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cli::table::Table;
 use crate::config::show_duration;
-use crate::control::admin::api::{Sessions, Status};
+use crate::control::admin::api::{Backend, Check, Sentinel, Sessions, Status};
 
 /// How the program stands.
 pub(super) fn status(status: &Status) -> String {
@@ -24,14 +24,7 @@ pub(super) fn status(status: &Status) -> String {
         table.row([of.shard.to_string(), connections, pending, handshakes, format!("{:.0} %", of.busy * 100.0)]);
     }
     text += &format!("{table}\n");
-    let mut table = Table::new(&["backend", "server", "address", "state", "connections"]);
-    for backend in backends {
-        for of in &backend.servers {
-            let connections = of.connections.to_string();
-            table.row([backend.name.clone(), of.name.clone(), of.address.clone(), of.why.clone(), connections]);
-        }
-    }
-    text += &table.to_string();
+    text += &servers(backends);
     if !certificates.is_empty() {
         let mut table = Table::new(&["listener", "certificate", "serial", "expires", "file"]);
         for of in certificates {
@@ -42,6 +35,46 @@ pub(super) fn status(status: &Status) -> String {
         text += &format!("\n{table}");
     }
     text
+}
+
+/// The backends, their Sentinels and their servers.
+fn servers(backends: &[Backend]) -> String {
+    let mut table = Table::new(&["backend", "queue", "primary"]);
+    for of in backends {
+        let primary = of.sentinel.as_ref().map(primary).unwrap_or_default();
+        table.row([of.name.clone(), of.queue.to_string(), primary]);
+    }
+    let mut text = format!("{table}\n");
+    let mut table = Table::new(&["backend", "sentinel", "state"]);
+    let asked = |of: &Backend| of.sentinel.clone().into_iter().flat_map(|sentinel| sentinel.asked);
+    for (backend, of) in backends.iter().flat_map(|backend| asked(backend).map(|of| (backend.name.clone(), of))) {
+        table.row([backend, of.address, of.problem.map_or(of.state.clone(), |why| format!("{}: {why}", of.state))]);
+    }
+    if backends.iter().any(|backend| backend.sentinel.is_some()) {
+        text += &format!("{table}\n");
+    }
+    let mut table = Table::new(&["backend", "server", "address", "state", "role", "last check", "connections"]);
+    for (backend, of) in backends.iter().flat_map(|backend| backend.servers.iter().map(move |of| (backend, of))) {
+        let (role, check) = (of.role.clone().unwrap_or_default(), of.check.as_ref().map(check).unwrap_or_default());
+        let place = [backend.name.clone(), of.name.clone(), of.address.clone()];
+        let [backend, server, address] = place;
+        table.row([backend, server, address, of.why.clone(), role, check, of.connections.to_string()]);
+    }
+    text + &table.to_string()
+}
+
+fn primary(of: &Sentinel) -> String {
+    let problem = of.problem.as_deref();
+    match (&of.primary, problem) {
+        (Some(at), None) => format!("{} at {at}, epoch {}", of.primary_name, of.epoch),
+        (Some(at), Some(why)) => format!("{} at {at}, epoch {}, as far as is known: {why}", of.primary_name, of.epoch),
+        (None, why) => format!("{} is not known: {}", of.primary_name, why.unwrap_or("nobody has told")),
+    }
+}
+
+fn check(of: &Check) -> String {
+    let problem = of.problem.as_ref().map(|why| format!(": {why}"));
+    format!("{} ago: {}{}", seconds(of.age_seconds), of.result, problem.unwrap_or_default())
 }
 
 /// A page of sessions.
@@ -94,7 +127,7 @@ fn date(unix: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::admin::api::{Backend, Certificate, Listener, Server, Session, Shard};
+    use crate::control::admin::api::{Asked, Certificate, Listener, Server, Session, Shard};
 
     #[test]
     fn dates_are_those_of_the_calendar() {
@@ -107,6 +140,41 @@ mod tests {
         ] {
             assert_eq!(date(unix), day);
         }
+    }
+
+    fn backends() -> Vec<Backend> {
+        let check = Check {
+            age_seconds: 2.46,
+            took_seconds: 1.0,
+            result: "failed".into(),
+            problem: Some("no answer within 1s".into()),
+            state: "down".into(),
+            state_age_seconds: 60.0,
+            checks: 30,
+            checks_failed: 3,
+        };
+        let server = Server {
+            name: "a".into(),
+            address: "unix:/run/valkey.sock".into(),
+            state: "drained".into(),
+            why: "drained: an operator has said so".into(),
+            role: Some("replica".into()),
+            check: Some(check),
+            connections: 0,
+        };
+        let problem = Some("connection refused".into());
+        let sentinel = Sentinel {
+            primary_name: "main".into(),
+            primary: None,
+            epoch: 0,
+            switches: 0,
+            problem: Some("none of them answers".into()),
+            asked: vec![Asked { address: "10.0.0.1:26379".into(), state: "trouble".into(), problem }],
+        };
+        vec![
+            Backend { name: "cache".into(), queue: 4, sentinel: None, servers: vec![server] },
+            Backend { name: "store".into(), queue: 0, sentinel: Some(sentinel), servers: Vec::new() },
+        ]
     }
 
     #[test]
@@ -125,16 +193,7 @@ mod tests {
                 connections: 12,
             }],
             shards: vec![Shard { shard: 0, connections: 12, pending: 1, handshakes: 2, busy: 0.251 }],
-            backends: vec![Backend {
-                name: "cache".into(),
-                servers: vec![Server {
-                    name: "a".into(),
-                    address: "unix:/run/valkey.sock".into(),
-                    state: "drained".into(),
-                    why: "drained: an operator has said so".into(),
-                    connections: 0,
-                }],
-            }],
+            backends: backends(),
             certificates: vec![Certificate {
                 listener: "public".into(),
                 name: "localhost".into(),
@@ -155,8 +214,15 @@ public    127.0.0.1:6380  cache    open   12
 SHARD  CONNECTIONS  PENDING  HANDSHAKES  BUSY
 0      12           1        2           25 %
 
-BACKEND  SERVER  ADDRESS                STATE                             CONNECTIONS
-cache    a       unix:/run/valkey.sock  drained: an operator has said so  0
+BACKEND  QUEUE  PRIMARY
+cache    4      -
+store    0      main is not known: none of them answers
+
+BACKEND  SENTINEL        STATE
+store    10.0.0.1:26379  trouble: connection refused
+
+BACKEND  SERVER  ADDRESS                STATE                             ROLE     LAST CHECK                             CONNECTIONS
+cache    a       unix:/run/valkey.sock  drained: an operator has said so  replica  2.5s ago: failed: no answer within 1s  0
 
 LISTENER  CERTIFICATE  SERIAL  EXPIRES     FILE
 public    localhost    0a1b    2025-01-01  the same

@@ -56,16 +56,69 @@ pub struct Shard {
 }
 
 /// Where bytes go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Backend {
     /// Its name in the configuration.
     pub name: String,
+    /// Sessions that wait for a place at one of its servers.
+    pub queue: u32,
+    /// Who names its server, where that is not the configuration.
+    pub sentinel: Option<Sentinel>,
     /// Its servers.
     pub servers: Vec<Server>,
 }
 
-/// One server.
+/// What a backend's Sentinels say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sentinel {
+    /// What they call the primary.
+    pub primary_name: String,
+    /// Where it is, once one has told.
+    pub primary: Option<String>,
+    /// The epoch of the configuration that says so.
+    pub epoch: u64,
+    /// How often another server was followed than the one before.
+    pub switches: u64,
+    /// Why no primary is known, or what is wrong with all of them together.
+    pub problem: Option<String>,
+    /// Each of them; all are asked.
+    pub asked: Vec<Asked>,
+}
+
+/// One Sentinel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// As the configuration writes it.
+    pub address: String,
+    /// `unasked`, `answers`, `unknown_name` or `trouble`.
+    pub state: String,
+    /// What is wrong with it.
+    pub problem: Option<String>,
+}
+
+/// The last health check of a server, and how many there were.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Since it ended.
+    pub age_seconds: f64,
+    /// How long it took.
+    pub took_seconds: f64,
+    /// `answered`, `excused` or `failed`.
+    pub result: String,
+    /// What was wrong.
+    pub problem: Option<String>,
+    /// What checks have come to: `unknown`, `up`, `down` or `wrong_role`. An operator's word stands above it.
+    pub state: String,
+    /// Since that is so.
+    pub state_age_seconds: f64,
+    /// Checks so far.
+    pub checks: u64,
+    /// Those of them that failed.
+    pub checks_failed: u64,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// Its name in the configuration.
     pub name: String,
@@ -75,6 +128,10 @@ pub struct Server {
     pub state: String,
     /// The same in words, with the reason.
     pub why: String,
+    /// The role that it told last, where checks ask for it: `primary`, `replica` or `sentinel`.
+    pub role: Option<String>,
+    /// Its last check, where there was one.
+    pub check: Option<Check>,
     /// Connections to it that are open or being opened.
     pub connections: u32,
 }

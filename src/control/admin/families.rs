@@ -5,17 +5,14 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::sync::Arc;
 
 use super::Watched;
 use super::exposition::{Exposition, Format, Kind, Value};
-use super::process;
+use super::{process, servers};
 use crate::config::Config;
-use crate::control::Rosters;
 use crate::control::standing::State;
 use crate::io::{BufferGroup, sys};
 use crate::metrics::{Bounds, Histogram, Micros, Totals};
-use crate::roster::{Member, Standing};
 use crate::session::Side;
 use crate::session::close::CloseReason;
 use crate::shard::ConnectFailure;
@@ -48,7 +45,8 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
     numbers.handshake_failures(&mut text);
     numbers.traffic(&mut text);
     numbers.backends(&mut text);
-    servers(&mut text, &watched.rosters);
+    numbers.sessions(&mut text);
+    servers::expose(&mut text, watched);
     numbers.blocked(&mut text);
     for (name, help, value) in [
         (
@@ -99,13 +97,18 @@ impl Numbers<'_> {
     }
 
     fn rejections(&self, text: &mut Exposition) {
-        let help = "Clients that were not served: told of a limit of connections, closed without a word at one, or closed \
-                    because they came too fast.";
+        let help = "Clients that were not served, by reason: refused ones are told so, closed and denied ones are not.";
         let mut family = text.family(Kind::Counter, "ringwall_connections_rejected_total", help);
         for (reason, value) in [
             ("refused_at_limit", self.all.refused_at_limit),
             ("closed_at_limit", self.all.closed_at_limit),
+            ("refused_at_source_limit", self.all.refused_at_source_limit),
+            ("closed_at_source_limit", self.all.closed_at_source_limit),
+            ("refused_at_rate", self.all.refused_at_rate),
             ("closed_at_rate", self.all.closed_at_rate),
+            ("denied_network", self.all.denied),
+            ("refused_at_open_server", self.all.refused_at_open_server),
+            ("refused_user", self.all.users_refused),
         ] {
             family.sample(&[("reason", reason)], value);
         }
@@ -194,6 +197,21 @@ impl Numbers<'_> {
         text.single(Kind::Counter, "ringwall_backend_handshakes_total", help, self.all.backend_handshakes);
     }
 
+    /// What sessions did between their handshake and their first byte to a server.
+    fn sessions(&self, text: &mut Exposition) {
+        for (name, help, value) in [
+            ("ringwall_sessions_queued_total", "Sessions that had to wait for a place at a server.", self.all.queued),
+            ("ringwall_greetings_total", "Greetings that servers have answered.", self.all.greetings),
+            (
+                "ringwall_greetings_refused_total",
+                "Names of connections that servers have refused in greetings; the session goes on without.",
+                self.all.greetings_refused,
+            ),
+        ] {
+            text.single(Kind::Counter, name, help, value);
+        }
+    }
+
     fn blocked(&self, text: &mut Exposition) {
         let help = "Times that reading from a side was paused because the other side takes no more.";
         let mut family = text.family(Kind::Counter, "ringwall_backpressure_pauses_total", help);
@@ -268,30 +286,9 @@ pub(super) fn busy_permille(shard: &Totals) -> u64 {
 }
 
 /// Without those that would be the same metric again: a file or a server that is named twice.
-fn distinct<T, L: Clone + Eq + Hash>(all: impl Iterator<Item = (T, L)>) -> impl Iterator<Item = (T, L)> {
+pub(super) fn distinct<T, L: Clone + Eq + Hash>(all: impl Iterator<Item = (T, L)>) -> impl Iterator<Item = (T, L)> {
     let mut seen = HashSet::new();
     all.filter(move |(_, labels)| seen.insert(labels.clone()))
-}
-
-/// Nobody says yet what role a server has.
-const ROLE: &str = "unknown";
-
-fn servers(text: &mut Exposition, rosters: &Rosters) {
-    let backends: Vec<_> = rosters.all().map(|(name, roster)| (name.to_owned(), roster)).collect();
-    let members = || backends.iter().flat_map(|(name, roster)| roster.iter().map(move |member| (&**name, member)));
-    let help = "Whether a server gets new sessions.";
-    let mut family = text.family(Kind::Gauge, "ringwall_backend_up", help);
-    let labelled = |(backend, member): (_, &Arc<Member>)| (backend, member.address.to_string());
-    let shown = distinct(members().map(|member| (member.1, labelled(member))));
-    for (member, (backend, server)) in shown {
-        let labels = [("backend", backend), ("server", &*server), ("role", ROLE)];
-        family.sample(&labels, member.standing() == Standing::Up);
-    }
-    let help = "Connections to a server that are open or being opened.";
-    let mut family = text.family(Kind::Gauge, "ringwall_backend_connections", help);
-    for (member, (backend, server)) in distinct(members().map(|member| (member.1, labelled(member)))) {
-        family.sample(&[("backend", backend), ("server", &*server)], u64::from(member.connections()));
-    }
 }
 
 fn by_shard<V: Into<Value>>(

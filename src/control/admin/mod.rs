@@ -13,6 +13,7 @@ mod exposition;
 mod families;
 mod process;
 mod routes;
+mod servers;
 mod sessions;
 mod socket;
 mod status;
@@ -39,12 +40,14 @@ pub use self::socket::AdminSocket;
 
 use self::socket::Listener;
 use super::Rosters;
+use super::health;
 use super::logging::LogLevels;
 use super::reload::Request;
 use super::standing::Standing;
 use crate::config::Config;
 use crate::load::LoadCell;
 use crate::metrics::Tally;
+use crate::roster::waiting::Waiting;
 
 /// Connections that are served at once; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
@@ -75,6 +78,10 @@ pub struct Watched {
     pub listening: Vec<SocketAddr>,
     /// The backends' servers.
     pub rosters: Arc<Rosters>,
+    /// What health checks have found out about them.
+    pub checks: Arc<health::Status>,
+    /// The sessions that wait for a place at one, by backend.
+    pub waiting: Vec<Arc<Waiting>>,
     /// In their order.
     pub shards: Vec<WatchedShard>,
     /// What the dispatcher counts.

@@ -1,10 +1,15 @@
 //! How the program stands, as `/status` says it.
 
+use std::sync::Arc;
+
 use super::Desk;
-use super::api::{Backend, Certificate, Listener, Server, Shard, Status};
+use super::api::{Asked, Backend, Certificate, Check, Listener, Sentinel, Server, Shard, Status};
 use super::families::busy_permille;
+use crate::control::health::{Contact, SentinelStatus, ServerStatus};
 use crate::control::standing::Phase;
+use crate::io::sys;
 use crate::metrics::Totals;
+use crate::roster::Member;
 
 impl Desk {
     pub(super) fn status(&self) -> Status {
@@ -63,16 +68,66 @@ impl Desk {
     }
 
     fn backends(&self) -> Vec<Backend> {
-        let backends = self.watched.rosters.all().map(|(name, roster)| {
-            let servers = roster.iter().map(|member| Server {
-                name: member.name.to_string(),
-                address: member.address.to_string(),
-                state: member.standing().label().to_owned(),
-                why: member.standing_in_words(),
-                connections: member.connections(),
-            });
-            Backend { name: name.to_owned(), servers: servers.collect() }
+        let checks = self.watched.checks.read();
+        let backends = (0..).zip(self.watched.rosters.all().zip(&self.watched.waiting));
+        let backends = backends.map(|(index, ((name, roster), waiting))| {
+            let checks = checks.iter().find(|status| status.backend == index);
+            let server = |member| server(member, checks.and_then(|status| status.server(member)));
+            Backend {
+                name: name.to_owned(),
+                queue: waiting.total(),
+                sentinel: checks.and_then(|status| status.sentinel.as_ref()).map(sentinel),
+                servers: roster.iter().map(server).collect(),
+            }
         });
         backends.collect()
     }
+}
+
+fn server(member: &Arc<Member>, checks: Option<&ServerStatus>) -> Server {
+    Server {
+        name: member.name.to_string(),
+        address: member.address.to_string(),
+        state: member.standing().label().to_owned(),
+        why: member.standing_in_words(),
+        role: checks.and_then(|status| status.role).map(|role| role.label().to_owned()),
+        check: checks.and_then(check),
+        connections: member.connections(),
+    }
+}
+
+fn check(status: &ServerStatus) -> Option<Check> {
+    let now = sys::now();
+    status.checked.map(|(checked, result)| Check {
+        age_seconds: now.since(checked).as_secs_f64(),
+        took_seconds: status.took.as_secs_f64(),
+        result: result.label().to_owned(),
+        problem: status.problem.as_deref().map(str::to_owned),
+        state: status.state.label().to_owned(),
+        state_age_seconds: now.since(status.since).as_secs_f64(),
+        checks: status.checks,
+        checks_failed: status.checks_failed,
+    })
+}
+
+fn sentinel(status: &SentinelStatus) -> Sentinel {
+    let unnamed = || status.primary.is_none().then(|| "none of them has named a primary yet".to_owned());
+    Sentinel {
+        primary_name: status.primary_name.to_string(),
+        primary: status.primary.as_ref().map(ToString::to_string),
+        epoch: status.epoch,
+        switches: status.switches,
+        problem: status.problem.as_deref().map(str::to_owned).or_else(unnamed),
+        asked: status.sentinels.iter().map(|(address, contact)| asked(address, contact)).collect(),
+    }
+}
+
+fn asked(address: &str, contact: &Contact) -> Asked {
+    let (state, problem) = match contact {
+        Contact::Unasked => ("unasked", None),
+        Contact::Answers => ("answers", None),
+        Contact::UnknownName => ("unknown_name", Some("it knows no primary by this name".to_owned())),
+        Contact::Trouble(why) => ("trouble", Some(why.clone())),
+    };
+    Asked { address: address.to_owned(), state: state.to_owned(), problem }
 }

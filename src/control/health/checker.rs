@@ -16,6 +16,7 @@ use super::link::{Link, LinkError};
 use super::news::News;
 use super::plan::ROLE_UNKNOWN;
 use super::scope::Scope;
+use super::status::CheckResult;
 use crate::config::{CheckKind, WantedRole, show_duration};
 use crate::io::sys;
 use crate::roster::{Member, Standing};
@@ -174,11 +175,13 @@ impl Checker {
                 server.since = now;
             }
             server.role = role.or(server.role);
-            server.checked = Some(now);
+            let result = CheckResult::from(outcome);
+            server.checked = Some((now, result));
             server.took = took;
             server.problem = problem.map(Into::into);
             server.checks += 1;
-            server.checks_failed += u64::from(matches!(outcome, Outcome::Failed(_)));
+            server.checks_excused += u64::from(result == CheckResult::Excused);
+            server.checks_failed += u64::from(result == CheckResult::Failed);
         });
     }
 

@@ -96,7 +96,13 @@ impl Follower {
         scope.rosters.replace(scope.plan.backend, roster).map_err(|error| error.to_string())?;
         let left = before.iter().filter(|known| !Arc::ptr_eq(known, &member)).map(Arc::clone);
         self.dismissals_owed.extend(left);
-        scope.change_status(|backend| backend.set_servers(&[Arc::clone(&member)], sys::now()));
+        let switches = self.followed.is_some();
+        scope.change_status(|backend| {
+            backend.set_servers(&[Arc::clone(&member)], sys::now());
+            if let Some(status) = &mut backend.sentinel {
+                status.switches += u64::from(switches);
+            }
+        });
         let from = self.followed.as_ref().map(|(followed, _)| followed.at.to_string().into());
         scope.tell(News::Primary {
             backend: scope.plan.name.clone(),

@@ -49,7 +49,7 @@ pub use self::judge::State;
 pub use self::knowledge::Contact;
 pub use self::plan::{BackendPlan, Plan, SentinelPlan};
 pub use self::sentinel::Whereabouts;
-pub use self::status::{BackendStatus, SentinelStatus, ServerStatus, Status};
+pub use self::status::{BackendStatus, CheckResult, SentinelStatus, ServerStatus, Status};
 
 use self::account::Account;
 use self::checker::Checker;

@@ -92,6 +92,7 @@ impl SentinelStatus {
             primary_name: sentinel.name.clone(),
             primary: None,
             epoch: 0,
+            switches: 0,
             problem: None,
             sentinels: sentinel.addresses.iter().map(|server| (server.name.clone(), Contact::Unasked)).collect(),
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::answer::ServerRole;
+use super::dialog::Outcome;
 use super::judge::State;
 use super::knowledge::Contact;
 use super::sentinel::Whereabouts;
@@ -23,6 +24,39 @@ pub struct BackendStatus {
     pub servers: Vec<ServerStatus>,
 }
 
+/// What came of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    /// The server has answered.
+    Answered,
+    /// It lives, and could not say what it was asked: it loads, is busy, or wants another password.
+    Excused,
+    /// It has not answered, or not as a server.
+    Failed,
+}
+
+impl CheckResult {
+    /// The word for it in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Excused => "excused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<&Outcome> for CheckResult {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Answered(_) => Self::Answered,
+            Outcome::Excused(_) => Self::Excused,
+            Outcome::Failed(_) => Self::Failed,
+        }
+    }
+}
+
 /// One server.
 #[derive(Clone, Debug)]
 pub struct ServerStatus {
@@ -34,14 +68,16 @@ pub struct ServerStatus {
     pub since: Time,
     /// The role that it last told, where that is asked.
     pub role: Option<ServerRole>,
-    /// When the last check ended; none was made yet without it.
-    pub checked: Option<Time>,
+    /// When the last check ended, and what came of it; none was made yet without it.
+    pub checked: Option<(Time, CheckResult)>,
     /// How long the last check took.
     pub took: Duration,
     /// What was wrong in the last check, or why it stands as it does: one line without secrets.
     pub problem: Option<Box<str>>,
     /// Checks so far.
     pub checks: u64,
+    /// Those of them that the server was excused from.
+    pub checks_excused: u64,
     /// Those of them that failed.
     pub checks_failed: u64,
 }
@@ -55,6 +91,8 @@ pub struct SentinelStatus {
     pub primary: Option<Whereabouts>,
     /// The epoch of the configuration that says so.
     pub epoch: u64,
+    /// How often another server was followed than the one before.
+    pub switches: u64,
     /// What is wrong with all of them together: one line without secrets.
     pub problem: Option<Box<str>>,
     /// Each Sentinel's address as it is written, and how far it can be relied on.
@@ -100,6 +138,12 @@ impl BackendStatus {
         self.servers = members.iter().map(server).collect();
     }
 
+    /// What is known of this server.
+    #[must_use]
+    pub fn server(&self, member: &Arc<Member>) -> Option<&ServerStatus> {
+        self.servers.iter().find(|server| Arc::ptr_eq(&server.member, member))
+    }
+
     pub(super) fn server_mut(&mut self, member: &Arc<Member>) -> Option<&mut ServerStatus> {
         self.servers.iter_mut().find(|server| Arc::ptr_eq(&server.member, member))
     }
@@ -116,6 +160,7 @@ impl ServerStatus {
             took: Duration::ZERO,
             problem: None,
             checks: 0,
+            checks_excused: 0,
             checks_failed: 0,
         }
     }
