@@ -1,6 +1,13 @@
 //! How much a shard has to do: written by the shard, read by the dispatcher when it places a client.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// How long what a shard has said of how busy it is holds. Far above a turn, so that only a shard that sleeps is silent for
+/// so long.
+const BUSY_HOLDS: Duration = Duration::from_secs(1);
 
 /// How much a shard has to do, as it said last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +33,8 @@ pub struct LoadCell {
     pending: AtomicU32,
     handshakes: AtomicU32,
     busy_permille: AtomicU32,
+    /// When that was measured, in nanoseconds on the monotonic clock.
+    busy_measured_at: AtomicU64,
     /// Sessions that have ended since the start, by the dispatcher's counter for them. Taken from what it has handed
     /// over, they tell it exactly how many are open.
     ended: Box<[Apart<AtomicU64>]>,
@@ -41,16 +50,18 @@ impl LoadCell {
             pending: AtomicU32::new(0),
             handshakes: AtomicU32::new(0),
             busy_permille: AtomicU32::new(0),
+            busy_measured_at: AtomicU64::new(0),
             ended: (0..counters).map(|_| Apart::default()).collect(),
             ended_in_all: Apart::default(),
         }
     }
 
-    /// Publishes the load; to be called by the owning shard only, once per turn.
-    pub fn publish(&self, load: Load) {
+    /// Publishes the load, and when its busy share was measured; to be called by the owning shard only, once per turn.
+    pub fn publish(&self, load: Load, measured_at: Time) {
         self.pending.store(load.pending, Ordering::Relaxed);
         self.handshakes.store(load.handshakes, Ordering::Relaxed);
         self.busy_permille.store(load.busy_permille, Ordering::Relaxed);
+        self.busy_measured_at.store(measured_at.as_nanos(), Ordering::Relaxed);
     }
 
     /// Counts a session as ended; to be called by the owning shard only. Panics when there is no such counter.
@@ -62,13 +73,16 @@ impl LoadCell {
         }
     }
 
-    /// What was published last, or nearly so.
+    /// What was published last, or nearly so. A shard that sleeps publishes nothing, so one that has measured nothing for a
+    /// second before `now` is not busy.
     #[must_use]
-    pub fn read(&self) -> Load {
+    pub fn read(&self, now: Time) -> Load {
+        let measured_at = Time::from_nanos(self.busy_measured_at.load(Ordering::Relaxed));
+        let holds = now.since(measured_at) < BUSY_HOLDS;
         Load {
             pending: self.pending.load(Ordering::Relaxed),
             handshakes: self.handshakes.load(Ordering::Relaxed),
-            busy_permille: self.busy_permille.load(Ordering::Relaxed),
+            busy_permille: if holds { self.busy_permille.load(Ordering::Relaxed) } else { 0 },
         }
     }
 
@@ -93,11 +107,23 @@ mod tests {
     fn a_cell_tells_what_was_published_and_counts_ends_apart() {
         let cell = LoadCell::new(2);
         let load = Load { pending: 3, handshakes: 2, busy_permille: 750 };
-        cell.publish(load);
+        cell.publish(load, Time::from_nanos(5_000_000_000));
         cell.count_ended(1);
         cell.count_ended(1);
-        assert_eq!(cell.read(), load);
+        assert_eq!(cell.read(Time::from_nanos(5_100_000_000)), load);
         cell.count_ended(0);
         assert_eq!((cell.ended(0), cell.ended(1), cell.ended_in_all()), (1, 2, 3));
+    }
+
+    #[test]
+    fn a_shard_that_has_fallen_asleep_is_not_busy_for_ever() {
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let cell = LoadCell::new(1);
+        let load = Load { pending: 3, handshakes: 2, busy_permille: 990 };
+        cell.publish(load, at(5_000));
+        assert_eq!(cell.read(at(5_999)), load);
+        assert_eq!(cell.read(at(6_000)), Load { busy_permille: 0, ..load });
+        // The reader's clock was read before the writer's.
+        assert_eq!(cell.read(at(4_999)), load);
     }
 }

@@ -330,11 +330,6 @@ tally! {
     pending_transitions: Number,
     /// Sessions that are stalled: neither side reads.
     sessions_stalled: Number,
-    /// Share of the time not spent waiting, in thousandths, and when that was measured, in nanoseconds of the monotonic
-    /// clock: a shard that sleeps measures nothing.
-    busy_permille: Number,
-    /// See `busy_permille`.
-    busy_measured_at: Number,
     /// Completions of an earlier user of a slot.
     stale_completions: Number,
     /// Turns of the loop.

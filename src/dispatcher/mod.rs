@@ -330,7 +330,7 @@ impl<D: Driver> Dispatcher<D> {
         self.candidates.clear();
         self.candidates.extend(self.shards.iter().map(|shard| {
             let sessions = shard.handed.saturating_sub(shard.port.load.ended_in_all());
-            Candidate { sessions, load: shard.port.load.read() }
+            Candidate { sessions, load: shard.port.load.read(self.now) }
         }));
         let first = self.placement.choose(&self.candidates);
         let count = self.shards.len();

@@ -45,13 +45,11 @@ impl ConnectFailure {
 
 impl<D: Driver> Shard<D> {
     /// Counts what the turn came to. Its end: whoever reads while the shard sleeps reads the latest.
-    pub(super) fn count_turn(&mut self, busy_permille: u32) {
+    pub(super) fn count_turn(&mut self) {
         let tally = &self.tally;
         let counts = self.driver.counts();
         tally.enters.set(counts.enters);
         tally.completion_overflows.set(counts.overflows);
-        tally.busy_permille.set(u64::from(busy_permille));
-        tally.busy_measured_at.set(self.links.meter.measured_at().as_nanos());
         tally.sessions_stalled.set(u64::from(self.stalled));
         for group in BufferGroup::ALL {
             let filled = std::mem::take(&mut self.filled[group.index()]);

@@ -413,8 +413,8 @@ impl<D: Driver> Shard<D> {
         }
         let busy_permille = self.links.meter.busy_permille(self.driver.now());
         let load = Load { pending: self.pending, handshakes: self.handshaking, busy_permille };
-        self.links.load.publish(load);
-        self.count_turn(busy_permille);
+        self.links.load.publish(load, self.links.meter.measured_at());
+        self.count_turn();
     }
 
     /// Bytes that the shard's sessions hold.

@@ -37,7 +37,7 @@ impl Run {
         assert!(held <= sessions * session_max, "shard {index} holds {held} bytes for {sessions} sessions");
         let shard_max = self.plan.memory_bytes + sessions * slack;
         assert!(held <= shard_max, "shard {index} holds {held} bytes for {sessions} sessions, {shard_max} at most");
-        let published = self.process.loads[index].read().pending as usize;
+        let published = self.process.loads[index].read(Time::default()).pending as usize;
         assert_eq!(published, shard.pending_sessions().count(), "sessions of shard {index} that are pending");
     }
 

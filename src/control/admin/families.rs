@@ -12,6 +12,7 @@ use super::{process, servers};
 use crate::config::Config;
 use crate::control::standing::State;
 use crate::io::{BufferGroup, sys};
+use crate::load::Load;
 use crate::metrics::{Bounds, Histogram, Micros, Totals};
 use crate::session::Side;
 use crate::session::close::CloseReason;
@@ -20,14 +21,14 @@ use crate::tls::{Failure, HandshakeSort};
 
 /// Above so many pairs of listener and shard, those without connections are left out.
 const PAIRS_MAX: usize = 4_096;
-/// What a shard last said of how busy it is holds for so long; one that says nothing sleeps.
-const BUSY_HOLDS_NANOS: u64 = 1_000_000_000;
 
 /// What is exposed.
 struct Numbers<'a> {
     config: &'a Config,
     state: &'a State,
     shards: Vec<Totals>,
+    /// In their order.
+    loads: Vec<Load>,
     /// Of all shards and the dispatcher.
     all: Totals,
 }
@@ -37,7 +38,8 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
     let shards: Vec<Totals> = watched.shards.iter().map(|shard| shard.tally.totals()).collect();
     let mut all = watched.dispatcher.totals();
     shards.iter().for_each(|shard| all += shard);
-    let numbers = Numbers { config: &watched.config, state, shards, all };
+    let loads = watched.shards.iter().map(|shard| shard.load.read(sys::now())).collect();
+    let numbers = Numbers { config: &watched.config, state, shards, loads, all };
     let mut text = Exposition::new(format);
     numbers.connections(&mut text);
     numbers.rejections(&mut text);
@@ -52,12 +54,12 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
         (
             "ringwall_handshakes_in_flight",
             "Handshakes with clients and servers that are going on.",
-            watched.shards.iter().map(|shard| u64::from(shard.load.read().handshakes)).collect::<Vec<_>>(),
+            numbers.loads.iter().map(|load| u64::from(load.handshakes)).collect::<Vec<_>>(),
         ),
         (
             "ringwall_pending_sessions",
             "Sessions with bytes that are received and not served: stopped by their share of a turn or by a slow reader.",
-            watched.shards.iter().map(|shard| u64::from(shard.load.read().pending)).collect(),
+            numbers.loads.iter().map(|load| u64::from(load.pending)).collect(),
         ),
     ] {
         by_shard(&mut text, Kind::Gauge, name, help, value);
@@ -225,7 +227,7 @@ impl Numbers<'_> {
     }
 
     fn loops(&self, text: &mut Exposition) {
-        let busy = self.shards.iter().map(|shard| busy_permille(shard) as f64 / 1e3);
+        let busy = self.loads.iter().map(|load| f64::from(load.busy_permille) / 1e3);
         let help = "Share of the last tenth of a second that the shard did not wait.";
         by_shard(text, Kind::Gauge, "ringwall_shard_busy_ratio", help, busy);
         let enters = self.shards.iter().map(|shard| shard.enters);
@@ -277,12 +279,6 @@ impl Numbers<'_> {
         let labels = [("version", env!("CARGO_PKG_VERSION")), ("kernel", kernel), ("provider", "aws-lc-rs")];
         text.family(Kind::Gauge, "ringwall_build_info", "What runs.").sample(&labels, 1_u64);
     }
-}
-
-/// How busy a shard is, in thousandths.
-pub(super) fn busy_permille(shard: &Totals) -> u64 {
-    let holds = sys::now().as_nanos().saturating_sub(shard.busy_measured_at) < BUSY_HOLDS_NANOS;
-    if holds { shard.busy_permille } else { 0 }
 }
 
 /// Without those that would be the same metric again: a file or a server that is named twice.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Desk;
 use super::api::{Asked, Backend, Certificate, Check, Listener, Sentinel, Server, Shard, Status};
-use super::families::busy_permille;
 use crate::control::health::{Contact, SentinelStatus, ServerStatus};
 use crate::control::standing::Phase;
 use crate::io::sys;
@@ -29,13 +28,13 @@ impl Desk {
         });
         let numbers = 0..u16::try_from(config.listeners.len()).unwrap_or(u16::MAX);
         let shards = self.watched.shards.iter().zip(&totals).enumerate().map(|(number, (shard, totals))| {
-            let load = shard.load.read();
+            let load = shard.load.read(sys::now());
             Shard {
                 shard: number,
                 connections: numbers.clone().map(|listener| open(totals, listener)).sum(),
                 pending: load.pending,
                 handshakes: load.handshakes,
-                busy: busy_permille(totals) as f64 / 1e3,
+                busy: f64::from(load.busy_permille) / 1e3,
             }
         });
         let certificates = state.certificates.iter().map(|shown| Certificate {
