@@ -5,6 +5,7 @@ mod doctor;
 pub mod documents;
 mod table;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,8 +18,8 @@ pub use self::doctor::Doctor;
 
 use crate::config::{
     Admin, Admission, Backend, BackendTls, CheckKind, Coalesce, Config, HealthCheck, Limits, Listener, ListenerEdge,
-    LogFormat, LogLevel, Login, OnDemotion, Sentinel, Server, Tls, Unreachable, User, WantedRole, show_duration,
-    show_size,
+    LogFormat, LogLevel, LogTarget, Login, OnDemotion, Sentinel, Server, Tls, Unreachable, User, WantedRole,
+    show_duration, show_size,
 };
 use crate::hex;
 use crate::io::Address;
@@ -124,6 +125,7 @@ impl fmt::Display for Plan<'_> {
         writeln!(f, "coalesce")?;
         row(f, "bytes", shown_coalesce(config.coalesce))?;
         writeln!(f, "log")?;
+        row(f, "target", shown_target(&config.log.target))?;
         row(f, "format", shown_format(config.log.format))?;
         row(f, "level", shown_level(config.log.level))?;
         row(f, "sessions", config.log.sessions)?;
@@ -440,6 +442,14 @@ fn shown_coalesce(coalesce: Coalesce) -> String {
         Coalesce::Off => "off".to_owned(),
         Coalesce::Bytes(bytes) => show_size(bytes),
         Coalesce::Unbounded => "unbounded".to_owned(),
+    }
+}
+
+fn shown_target(target: &LogTarget) -> Cow<'_, str> {
+    match target {
+        LogTarget::Stderr => "stderr".into(),
+        LogTarget::Journal => "journal".into(),
+        LogTarget::File(path) => path.to_string_lossy(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use ringwall::cli::{Cli, Command, ConfigFile, Ctl, Doctor, Plan, documents};
 use ringwall::config::{Config, Keyring, Machine, raise_open_files};
-use ringwall::control::{LogFilter, Logging, Notifier};
+use ringwall::control::{LogFilter, LogOutput, Logging, Notifier};
 use ringwall::doctor::{self, Verdict};
 use ringwall::io::sys;
 use ringwall::secrecy::keep_memory_private;
@@ -116,7 +116,8 @@ fn run(file: &ConfigFile) -> Result<(), Failure> {
     let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
     raise_open_files(config.open_files_max())
         .map_err(|error| Failure::of(format!("the limit of open files cannot be raised: {error}")))?;
-    let logging = Logging::start(&config.log, filter, io::stderr())
+    let output = LogOutput::open(&config.log.target).map_err(Failure::of)?;
+    let logging = Logging::start(&config.log, filter, output)
         .map_err(|error| Failure::of(StartError::Thread { name: "log".to_owned(), error }))?;
     let ending = server::run(&config, keyring, &logging, notifier).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },

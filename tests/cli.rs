@@ -138,6 +138,7 @@ limits
 coalesce
   bytes               64KiB
 log
+  target              stderr
   format              text
   level               info
   sessions            true

@@ -28,7 +28,7 @@ fn an_unknown_key_is_told_the_nearest_known_one() {
         ("[coalesce]\nfoo = 1", "10: coalesce.foo: unknown key; known here: bytes"),
         (
             "[log]\ncolour = true",
-            "10: log.colour: unknown key; known here: format, level, sessions, sample, failures_per_second, key_log",
+            "10: log.colour: unknown key; known here: target, format, level, sessions, sample, failures_per_second, key_log",
         ),
         (
             "weights = [1]",
@@ -670,6 +670,15 @@ fn each_mistake_about_administrators_is_told() {
         ("port = 1", "10: admin.port: unknown key; known here: listen, socket_mode, allow_changes"),
     ] {
         assert_eq!(refusal_of_minimal_and(&format!("[admin]\n{text}")), message);
+    }
+}
+
+#[test]
+fn the_log_goes_to_standard_error_the_journal_or_a_file() {
+    let refused = "is neither \"stderr\" nor \"journal\" nor the path of a file, which begins with /";
+    for value in ["\"syslog\"", "\"ringwall.log\"", "\"/var/log/\"", "\"\"", "true"] {
+        let message = refusal_of_minimal_and(&format!("[log]\ntarget = {value}"));
+        assert_eq!(message, format!("10: log.target: {value} {refused}"));
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringwall::config::{
-    Admin, Admission, Coalesce, Config, Limits, Listener, ListenerEdge, Log, LogFormat, LogLevel, Machine, Pair,
-    Runtime, Server, SessionLimits, Tls, Unreachable,
+    Admin, Admission, Coalesce, Config, Limits, Listener, ListenerEdge, Log, LogFormat, LogLevel, LogTarget, Machine,
+    Pair, Runtime, Server, SessionLimits, Tls, Unreachable,
 };
 use ringwall::dispatcher::Rates;
 use ringwall::io::Address;
@@ -28,7 +28,7 @@ fn policy_of(keys: &str) -> Policy {
 
 /// A log of which nothing else is said.
 fn logged(format: LogFormat, level: LogLevel, sessions: bool) -> Log {
-    Log { format, level, sessions, sample: 1, failures_per_second: 20 }
+    Log { target: LogTarget::Stderr, format, level, sessions, sample: 1, failures_per_second: 20 }
 }
 
 fn pair(certificate: &str, private_key: &str) -> Pair {
@@ -232,6 +232,7 @@ shard_memory = "1GiB"
 bytes = "off"
 
 [log]
+target = "/var/log/ringwall.log"
 format = "json"
 level = "warn"
 sessions = false
@@ -264,7 +265,8 @@ sessions = false
     assert_eq!((config.limits.tcp_keepalive, config.limits.tcp_user_timeout), (None, None));
     assert_eq!((config.limits.send_buffer, config.limits.shard_memory), (65_536, 1_073_741_824));
     assert_eq!(config.coalesce, Coalesce::Off);
-    assert_eq!(config.log, logged(LogFormat::Json, LogLevel::Warn, false));
+    let target = LogTarget::File("/var/log/ringwall.log".into());
+    assert_eq!(config.log, Log { target, ..logged(LogFormat::Json, LogLevel::Warn, false) });
 }
 
 #[test]

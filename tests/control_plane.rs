@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ringwall::config::{Config, Machine, TlsFiles};
 use ringwall::control::{
-    Cause, Ending, Heartbeat, LogFilter, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters, Signal, health,
-    run_obeying,
+    Cause, Ending, Heartbeat, LogFilter, LogOutput, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters,
+    Signal, health, run_obeying,
 };
 use ringwall::events::{CloseRecord, Denial, Event, EventSender, events};
 use ringwall::io::{Address, Errno, Fd};
@@ -117,7 +117,7 @@ impl World {
         let later = Machine { resolve: |_, port| Ok(vec![SocketAddr::from(([192, 0, 2, 2], port))]), ..machine };
         let thread = thread::spawn(move || {
             let filter = filter.map(|filter| LogFilter::parse(filter).expect("a filter"));
-            let logging = Logging::start(&config.log, filter, Lines(lines_there)).expect("a log");
+            let logging = Logging::start(&config.log, filter, LogOutput::stream(Lines(lines_there))).expect("a log");
             let stop = orders_there.clone();
             run(
                 Plane {

@@ -17,6 +17,9 @@ second one ends at once.
 SIGHUP
 Read certificates, keys and what belongs to them again, and what the configuration says of TLS. When something is wrong,
 all stays as it was.
+.TP
+SIGUSR1
+Go on logging in the file that has the name of log.target now, for logrotate. Nothing where the log is no file.
 .SH "EXIT STATUS"
 .TP
 0

@@ -131,8 +131,10 @@ pub enum Coalesce {
 }
 
 /// What is logged, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
+    /// Where it goes.
+    pub target: LogTarget,
     /// The form of a line.
     pub format: LogFormat,
     /// The least important level that is logged; the environment variable `RINGWALL_LOG` wins over it.
@@ -143,6 +145,17 @@ pub struct Log {
     pub sample: u32,
     /// Lines a second about sessions that did not; more are counted.
     pub failures_per_second: u32,
+}
+
+/// Where the log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error.
+    Stderr,
+    /// systemd's journal, with fields of its own.
+    Journal,
+    /// The end of this file.
+    File(PathBuf),
 }
 
 /// The form of a log line.
@@ -305,6 +318,21 @@ impl Coalesce {
     }
 }
 
+impl LogTarget {
+    fn read(section: &Section<'_>, raw: Option<&Spanned<Value>>) -> Result<Self, ConfigError> {
+        const TARGETS: &str = "is neither \"stderr\" nor \"journal\" nor the path of a file, which begins with /";
+        match raw.map(|value| (value, value.get_ref())) {
+            None => Ok(Self::Stderr),
+            Some((_, Value::Text(text))) if text == "stderr" => Ok(Self::Stderr),
+            Some((_, Value::Text(text))) if text == "journal" => Ok(Self::Journal),
+            Some((_, Value::Text(path))) if path.starts_with('/') && !path.ends_with('/') && !path.contains('\0') => {
+                Ok(Self::File(path.into()))
+            }
+            Some((value, _)) => Err(section.error("target", value, TARGETS)),
+        }
+    }
+}
+
 impl Log {
     fn read(source: &Source, raw: &RawConfig) -> Result<Self, ConfigError> {
         let section = Section { source, name: "log" };
@@ -318,6 +346,7 @@ impl Log {
             ("trace", LogLevel::Trace),
         ];
         Ok(Self {
+            target: LogTarget::read(&section, raw.target.as_ref())?,
             format: section.choice("format", raw.format.as_ref(), LogFormat::Text, &formats)?,
             level: section.choice("level", raw.level.as_ref(), LogLevel::Info, &levels)?,
             sessions: section.flag("sessions", raw.sessions.as_ref(), true)?,

@@ -198,6 +198,7 @@ pub(super) struct RawCoalesce {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawLog {
+    pub(super) target: Option<Spanned<Value>>,
     pub(super) format: Option<Spanned<Value>>,
     pub(super) level: Option<Spanned<Value>>,
     pub(super) sessions: Option<Spanned<Value>>,

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::log_output::LogOutput;
+
 /// Bytes of lines that wait at most: some thousand of them.
 const QUEUED_BYTES_MAX: usize = 1024 * 1024;
 /// How long the last lines may take to be written when the program ends.
@@ -27,8 +29,8 @@ struct Shared {
     changed: Condvar,
     /// The writing thread has ended.
     ended: Condvar,
-    /// Told when lines were dropped and it can be said.
-    recovered: Notify,
+    /// Told when lines were dropped and it can be said, and when a file was reopened.
+    news: Notify,
 }
 
 #[derive(Default)]
@@ -38,6 +40,10 @@ struct State {
     dropped: u64,
     /// The last line could not be written.
     failing: bool,
+    /// The output is to be reopened before the next line.
+    reopen: bool,
+    /// What came of that.
+    reopened: Option<io::Result<()>>,
     closed: bool,
     ended: bool,
 }
@@ -48,19 +54,20 @@ impl LogQueue {
     /// # Errors
     ///
     /// When no thread can be had.
-    pub(super) fn start(output: impl Write + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(output: LogOutput) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
             ended: Condvar::new(),
-            recovered: Notify::new(),
+            news: Notify::new(),
         });
         let of_thread = Arc::clone(&shared);
         thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_to(output))?;
         Ok(Self(shared))
     }
 
-    fn push(&self, line: &[u8]) {
+    /// Takes one record, in the form that the output is for.
+    pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.0.lock();
         if state.bytes + line.len() > QUEUED_BYTES_MAX {
             state.dropped += 1;
@@ -82,9 +89,20 @@ impl LogQueue {
         self.0.lock().can_tell()
     }
 
-    /// Waits until lines were dropped and it can be told.
-    pub(super) async fn recovered(&self) {
-        self.0.recovered.notified().await;
+    /// Has the output reopened before the next line.
+    pub(super) fn reopen(&self) {
+        self.0.lock().reopen = true;
+        self.0.changed.notify_one();
+    }
+
+    /// What came of reopening a file, since this was last asked.
+    pub(super) fn take_reopened(&self) -> Option<io::Result<()>> {
+        self.0.lock().reopened.take()
+    }
+
+    /// Waits until lines were dropped and it can be told, or a file was reopened.
+    pub(super) async fn news(&self) {
+        self.0.news.notified().await;
     }
 
     /// Waits until everything is written, but not for ever.
@@ -104,9 +122,19 @@ impl Shared {
     }
 
     /// The thread: writes line by line until the queue is closed and empty.
-    fn write_to(&self, mut output: impl Write) {
+    fn write_to(&self, mut output: LogOutput) {
         let mut state = self.lock();
         loop {
+            if std::mem::take(&mut state.reopen) {
+                drop(state);
+                let reopened = output.reopen();
+                state = self.lock();
+                if reopened.is_some() {
+                    state.reopened = reopened;
+                    self.news.notify_one();
+                }
+                continue;
+            }
             let Some(line) = state.lines.pop_front() else {
                 if state.closed {
                     break;
@@ -116,13 +144,13 @@ impl Shared {
             };
             drop(state);
             // A log that cannot be written has no place to say so: it is told with what else was dropped, once it can be.
-            let written = output.write_all(&line);
+            let written = output.write(&line);
             state = self.lock();
             state.bytes -= line.len();
             state.failing = written.is_err();
             state.dropped += u64::from(state.failing);
             if state.dropped > 0 && state.can_tell() {
-                self.recovered.notify_one();
+                self.news.notify_one();
             }
         }
         drop(output.flush());
@@ -185,7 +213,7 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_blocks_nobody_and_is_told_what_it_missed() {
         let (pipe, reader) = mpsc::sync_channel(0);
-        let queue = LogQueue::start(Pipe(pipe)).unwrap();
+        let queue = LogQueue::start(LogOutput::stream(Pipe(pipe))).unwrap();
         let line = vec![b'x'; QUEUED_BYTES_MAX / 8];
         for _ in 0..11 {
             queue.push(&line);
@@ -195,7 +223,7 @@ mod tests {
             assert_eq!(reader.recv().unwrap(), line);
             read += 1;
         }
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.recovered());
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.news());
         assert_eq!(queue.take_dropped(), 3);
         assert_eq!(queue.take_dropped(), 0);
         for _ in read..8 {
@@ -224,7 +252,7 @@ mod tests {
     #[test]
     fn lines_that_cannot_be_written_are_counted_and_told_once_others_can() {
         let ((asks, asked), (answer, answers)) = (mpsc::sync_channel(0), mpsc::channel());
-        let queue = LogQueue::start(Disk { asks, answers }).unwrap();
+        let queue = LogQueue::start(LogOutput::stream(Disk { asks, answers })).unwrap();
         (0..3).for_each(|_| queue.push(b"line"));
         for full_before in 0..2 {
             asked.recv().unwrap();
@@ -234,7 +262,7 @@ mod tests {
         }
         asked.recv().unwrap();
         answer.send(true).unwrap();
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.recovered());
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.news());
         assert_eq!((queue.take_dropped(), queue.can_tell()), (2, true));
         queue.finish();
     }
@@ -242,7 +270,7 @@ mod tests {
     #[test]
     fn everything_is_written_before_the_end() {
         let (pipe, reader) = mpsc::sync_channel(100);
-        let queue = LogQueue::start(Pipe(pipe)).unwrap();
+        let queue = LogQueue::start(LogOutput::stream(Pipe(pipe))).unwrap();
         for number in 0..100_u8 {
             queue.push(&[number]);
         }
@@ -253,7 +281,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_stuck_does_not_hold_up_the_end() {
         let (pipe, reader) = mpsc::sync_channel(0);
-        let queue = LogQueue::start(Pipe(pipe)).unwrap();
+        let queue = LogQueue::start(LogOutput::stream(Pipe(pipe))).unwrap();
         queue.push(b"last words");
         queue.finish();
         assert!(!queue.0.lock().ended);

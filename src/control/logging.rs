@@ -1,7 +1,7 @@
 //! Sets up tracing: which lines, in which form, and where they go.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 
 use tracing::Level;
 use tracing::dispatcher::{self, Dispatch};
@@ -11,6 +11,8 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
+use super::journal::JournalLayer;
+use super::log_output::LogOutput;
 use super::log_queue::LogQueue;
 use crate::config::{Log, LogFormat, LogLevel};
 
@@ -110,12 +112,14 @@ impl Logging {
     /// # Errors
     ///
     /// When no thread can be had for writing.
-    pub fn start(log: &Log, filter: Option<LogFilter>, output: impl Write + Send + 'static) -> io::Result<Self> {
+    pub fn start(log: &Log, filter: Option<LogFilter>, output: LogOutput) -> io::Result<Self> {
         let LogFilter(targets) =
             filter.unwrap_or_else(|| LogFilter(Targets::new().with_target(TARGET_PREFIX, level(log.level))));
+        let is_journal = output.is_journal();
         let queue = LogQueue::start(output)?;
         let lines = layer().with_writer(queue.clone()).with_ansi(false);
         let lines = match log.format {
+            _ if is_journal => JournalLayer::new(queue.clone()).boxed(),
             LogFormat::Text => lines.with_target(false).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
         };

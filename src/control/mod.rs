@@ -11,6 +11,8 @@
 pub mod admin;
 pub mod health;
 mod inbox;
+mod journal;
+mod log_output;
 mod log_queue;
 mod logging;
 mod notify;
@@ -37,6 +39,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::{error, info, warn};
 
+pub use self::log_output::{LogOutput, LogOutputError};
 pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
 pub use self::reload::{Cause, Reload, Reloaded};
@@ -251,9 +254,10 @@ impl Supervisor<'_, '_> {
                     ready?;
                     self.log_batch();
                 }
-                () = self.plane.logging.queue().recovered() => {}
+                () = self.plane.logging.queue().news() => {}
                 () = pacing::until(self.pacing.due()) => {}
             }
+            self.log_reopened();
             self.log_dropped();
         };
         while self.log_batch() > 0 {}
@@ -273,6 +277,10 @@ impl Supervisor<'_, '_> {
                 info!(target: "ringwall::control", "not reloading while sessions end");
                 None
             }
+            (Signal::ReopenLog, _) => {
+                self.plane.logging.queue().reopen();
+                None
+            }
             (Signal::Stop, Phase::Serving) => {
                 self.enter(Phase::Draining);
                 let deadline = config.limits.shutdown_timeout;
@@ -288,6 +296,19 @@ impl Supervisor<'_, '_> {
                 (orders.stop)();
                 Some(STOP_GRACE)
             }
+        }
+    }
+
+    /// Says whether the log goes on in another file, when it was to.
+    fn log_reopened(&self) {
+        match self.plane.logging.queue().take_reopened() {
+            None => {}
+            Some(Ok(())) => info!(target: "ringwall::control", "log file reopened"),
+            Some(Err(error)) => error!(
+                target: "ringwall::control",
+                %error,
+                "log file cannot be reopened: the one that was open stays in use"
+            ),
         }
     }
 

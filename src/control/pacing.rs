@@ -87,10 +87,12 @@ pub(super) async fn until(due: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LogFormat, LogLevel};
+    use crate::config::{LogFormat, LogLevel, LogTarget};
 
     fn pacing(sample: u32, failures_per_second: u32) -> (Pacing, Instant) {
-        let log = Log { format: LogFormat::Text, level: LogLevel::Info, sessions: true, sample, failures_per_second };
+        let target = LogTarget::Stderr;
+        let log =
+            Log { target, format: LogFormat::Text, level: LogLevel::Info, sessions: true, sample, failures_per_second };
         let now = Instant::now();
         (Pacing::new(&log, now), now)
     }

@@ -12,12 +12,14 @@ pub enum Signal {
     Stop,
     /// Read certificates and what belongs to them again.
     Reload,
+    /// Go on logging in the file that has the log's name now.
+    ReopenLog,
 }
 
 /// Signals that wait to be obeyed at most; one more says nothing new.
 const SIGNALS_MAX: usize = 8;
 
-/// Receives SIGTERM, SIGINT and SIGHUP from now on. Must be called within the runtime.
+/// Receives SIGTERM, SIGINT, SIGHUP and SIGUSR1 from now on. Must be called within the runtime.
 ///
 /// # Errors
 ///
@@ -27,12 +29,14 @@ pub(super) fn of_this_process() -> io::Result<Receiver<Signal>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut user = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
         loop {
             let (came, signal) = tokio::select! {
                 came = terminate.recv() => (came, Signal::Stop),
                 came = interrupt.recv() => (came, Signal::Stop),
                 came = hangup.recv() => (came, Signal::Reload),
+                came = user.recv() => (came, Signal::ReopenLog),
             };
             if came.is_none() || sender.send(signal).await.is_err() {
                 return;

@@ -1,9 +1,11 @@
 //! What is logged, for whom, and that its reader stalls nobody.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use rcgen::KeyPair;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::certificates::Certificates;
 use crate::client::{Dial, End};
 use crate::process::{PATIENCE, now};
-use crate::ringwall::{Ringwall, Setup, binary};
+use crate::ringwall::{Ringwall, Setup, binary, ringwall};
 use crate::server::Server;
 
 /// A child whose output the test reads itself, ended when it is dropped.
@@ -49,6 +51,52 @@ fn a_log_that_nobody_reads_stalls_nobody() {
     kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+}
+
+/// The text of a file as soon as it holds this.
+fn text_with(path: &Path, what: &str) -> String {
+    let deadline = now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.contains(what) {
+            return text;
+        }
+        assert!(now() < deadline, "no {what} in {text}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_log_file_is_appended_to_and_opened_anew_when_it_has_been_renamed() {
+    let server = Server::on_unix_socket();
+    let setup = Setup::before(server.address());
+    let folder = setup.certificates.folder().to_owned();
+    let (path, aside) = (folder.join("ringwall.log"), folder.join("ringwall.log.1"));
+    let setup = setup.sections(&format!("target = {path:?}\n"));
+    let mut command = Command::new(binary());
+    command.arg("run").arg("--config").arg(setup.write()).env_remove("RINGWALL_LOG");
+    let mut child = Unread(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    text_with(&path, "\"started\"");
+    let pid = Pid::from_child(&child.0);
+    fs::rename(&path, &aside).unwrap();
+    kill_process(pid, Signal::USR1).unwrap();
+    text_with(&path, "log file reopened");
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
+    let is_ended = |path| fs::read_to_string(path).unwrap().contains("\"message\":\"ended\"");
+    assert!(is_ended(&path) && !is_ended(&aside));
+    let mut complaints = String::new();
+    child.0.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+    assert_eq!(complaints, "");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_told_at_the_start() {
+    let setup = Setup::before("127.0.0.1:1").sections("target = \"/nowhere/ringwall.log\"\n");
+    let (success, output) = ringwall(&["run", "--config", &setup.write().display().to_string()]);
+    let expected =
+        "ringwall: log.target /nowhere/ringwall.log: cannot be opened to append to it: No such file or directory";
+    assert!(!success && output.contains(expected), "{output}");
 }
 
 /// What a key looks like in a log: its lines of PEM, and its bytes as Rust and as hexadecimal dumps show them.
