@@ -3,7 +3,9 @@
 mod ctl;
 mod doctor;
 pub mod documents;
+mod place;
 mod table;
+mod top;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,6 +17,8 @@ use clap_complete::Shell;
 
 pub use self::ctl::{Ctl, CtlError};
 pub use self::doctor::Doctor;
+pub use self::place::Place;
+pub use self::top::{Top, TopError};
 
 use crate::config::{
     Admin, Admission, Backend, BackendTls, CheckKind, Coalesce, Config, HealthCheck, Limits, Listener, ListenerEdge,
@@ -56,6 +60,8 @@ pub enum Command {
     Man,
     /// Ask a running ringwall how it stands, or have it change something
     Ctl(Ctl),
+    /// Watch a running ringwall in the terminal: rates, shards, listeners, servers, sessions
+    Top(Top),
 }
 
 /// The configuration to work with.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ringwall::cli::{Cli, Command, ConfigFile, Ctl, Doctor, Plan, documents};
+use ringwall::cli::{Cli, Command, ConfigFile, Ctl, Doctor, Plan, Top, documents};
 use ringwall::config::{Config, Keyring, Machine, raise_open_files};
 use ringwall::control::{LogFilter, LogOutput, Logging, Notifier};
 use ringwall::doctor::{self, Verdict};
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => put_out(&documents::completions(shell)),
         Command::Man => put_out(&documents::manual_page()),
         Command::Ctl(ctl) => ask(&ctl),
+        Command::Top(top) => watch(&top),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,6 +103,13 @@ fn examine(arguments: &Doctor) -> Result<u8, Failure> {
 fn ask(ctl: &Ctl) -> Result<(), Failure> {
     let text = ctl.run().map_err(Failure::of)?;
     put_out(&text)
+}
+
+fn watch(top: &Top) -> Result<(), Failure> {
+    match top.run().map_err(Failure::of)? {
+        Some(frame) => put_out(&frame),
+        None => Ok(()),
+    }
 }
 
 fn print(text: &str) -> io::Result<()> {

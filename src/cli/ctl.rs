@@ -1,35 +1,25 @@
 //! `ringwall ctl`: asks a running ringwall over its admin socket.
 
-mod exchange;
+pub(super) mod exchange;
 mod shown;
 
 use std::fmt;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use form_urlencoded::Serializer;
 
 use self::exchange::Answer;
-use crate::config::{Config, ConfigError, Machine};
+use super::place::Place;
+use crate::config::ConfigError;
 use crate::control::admin::api::{Outcome, Sessions, Status};
-use crate::files;
 use crate::io::Address;
-
-/// Where the socket is when nobody says.
-const SOCKET: &str = "/run/ringwall/admin.sock";
-/// Bytes of a configuration file at most, as for `ringwall run`.
-const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 
 /// What to ask a running ringwall.
 #[derive(Debug, Args)]
 pub struct Ctl {
-    /// Where it is to be found: what admin.listen of this configuration file says
-    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
-    pub config: Option<PathBuf>,
-
-    /// Where it is: the path of its admin socket, or HOST:PORT [default: /run/ringwall/admin.sock]
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<String>,
+    /// Where to ask.
+    #[command(flatten)]
+    pub place: Place,
 
     /// Print JSON as it was answered, and no table
     #[arg(long, global = true)]
@@ -159,28 +149,10 @@ impl Ctl {
     /// # Errors
     /// Why there is nothing to print.
     pub fn run(&self) -> Result<String, CtlError> {
-        let address = self.address()?;
+        let address = self.place.address()?;
         let (method, path) = self.question.request();
         let answer = exchange::ask(&address, method, &path).map_err(|error| CtlError::Unreachable(address, error))?;
         self.shown(answer)
-    }
-
-    fn address(&self) -> Result<Address, CtlError> {
-        if let Some(socket) = &self.socket {
-            let path = socket.strip_prefix("unix:").unwrap_or(socket);
-            return Ok(socket.parse().map_or_else(|_| Address::Unix(path.into()), Address::Tcp));
-        }
-        let Some(file) = &self.config else { return Ok(Address::Unix(SOCKET.into())) };
-        let text = files::read(file, CONFIG_BYTES_MAX);
-        let text = text.map_err(|error| CtlError::Place(format!("{}: {error}", file.display())))?;
-        let config = Config::parse(&text.bytes, file, &Machine::of_this_process()).map_err(CtlError::Config)?;
-        let none = || {
-            CtlError::Place(format!(
-                "{}: has no [admin] table, so nothing listens for administrators: add one and restart ringwall",
-                file.display()
-            ))
-        };
-        config.admin.map(|admin| admin.listen).ok_or_else(none)
     }
 
     fn shown(&self, answer: Answer) -> Result<String, CtlError> {
@@ -256,7 +228,8 @@ impl Target {
     }
 }
 
-fn query(path: &str, pairs: &[(&str, String)]) -> String {
+/// The path with these names and values behind it.
+pub(super) fn query(path: &str, pairs: &[(&str, String)]) -> String {
     let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

@@ -18,24 +18,32 @@ use crate::io::Address;
 const TIMEOUT: Duration = Duration::from_secs(35);
 
 /// What was answered.
-pub(super) struct Answer {
+pub(in crate::cli) struct Answer {
     /// Whether it is what was asked for, and not why that is refused.
-    pub(super) ok: bool,
-    pub(super) body: String,
+    pub(in crate::cli) ok: bool,
+    pub(in crate::cli) body: String,
 }
 
 /// Asks whoever listens at `address`.
 pub(super) fn ask(address: &Address, method: &str, path: &str) -> io::Result<Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let exchange = async {
-            match address {
-                Address::Tcp(address) => exchange(TcpStream::connect(address).await?, method, path).await,
-                Address::Unix(socket) => exchange(UnixStream::connect(socket).await?, method, path).await,
-            }
-        };
-        timeout(TIMEOUT, exchange).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-    })
+    runtime.block_on(ask_within(TIMEOUT, address, method, path))
+}
+
+/// The same from within a runtime, with another bound on the time it may take.
+pub(in crate::cli) async fn ask_within(
+    bound: Duration,
+    address: &Address,
+    method: &str,
+    path: &str,
+) -> io::Result<Answer> {
+    let exchange = async {
+        match address {
+            Address::Tcp(address) => exchange(TcpStream::connect(address).await?, method, path).await,
+            Address::Unix(socket) => exchange(UnixStream::connect(socket).await?, method, path).await,
+        }
+    };
+    timeout(bound, exchange).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 async fn exchange(

@@ -6,7 +6,7 @@ use crate::control::admin::api::{Backend, Check, Sentinel, Sessions, Status};
 
 /// How the program stands.
 pub(super) fn status(status: &Status) -> String {
-    let Status { version, kernel, phase, log_level, reload_success, listeners, shards, backends, certificates } =
+    let Status { version, kernel, phase, log_level, reload_success, listeners, shards, backends, certificates, .. } =
         status;
     let reload = if *reload_success { "in use" } else { "not in use: the last reload failed" };
     let mut text =
@@ -185,6 +185,7 @@ mod tests {
             phase: "serving".into(),
             log_level: "ringwall=info".into(),
             reload_success: false,
+            changes_allowed: false,
             listeners: vec![Listener {
                 name: "public".into(),
                 address: "127.0.0.1:6380".into(),

@@ -1,4 +1,4 @@
-//! What is answered as JSON. `ringwall ctl` reads the same types.
+//! What is answered as JSON. `ringwall ctl` and `ringwall top` read the same types.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ pub struct Status {
     pub log_level: String,
     /// Whether what was read from files last is in use.
     pub reload_success: bool,
+    /// Whether administrators may change something: `admin.allow_changes`.
+    pub changes_allowed: bool,
     /// Where clients connect.
     pub listeners: Vec<Listener>,
     /// The threads that serve them.

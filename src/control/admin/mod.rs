@@ -128,6 +128,10 @@ struct Desk {
 }
 
 impl Desk {
+    fn changes_allowed(&self) -> bool {
+        self.watched.config.admin.as_ref().is_some_and(|admin| admin.allow_changes)
+    }
+
     fn is_drained(&self, listener: u16) -> bool {
         self.drained.lock().unwrap_or_else(PoisonError::into_inner).contains(&listener)
     }

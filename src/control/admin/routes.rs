@@ -67,7 +67,7 @@ impl Desk {
     }
 
     async fn changed(&self, request: &Request<Incoming>) -> Answer {
-        if !self.watched.config.admin.as_ref().is_some_and(|admin| admin.allow_changes) {
+        if !self.changes_allowed() {
             let why = "changes are not allowed: admin.allow_changes = true of the configuration allows them";
             return refused(StatusCode::FORBIDDEN, why.to_owned());
         }

@@ -59,6 +59,7 @@ impl Desk {
             .to_owned(),
             log_level: self.log_levels.shown(),
             reload_success: !state.reload_failed,
+            changes_allowed: self.changes_allowed(),
             listeners: listeners.collect(),
             shards: shards.collect(),
             backends: self.backends(),

@@ -1,0 +1,170 @@
+//! What `ringwall top` takes from the text of `/metrics`.
+
+use std::collections::BTreeMap;
+
+/// Numbers since the start, and the roles of servers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Counters {
+    /// Connections of clients.
+    pub(super) connections: f64,
+    /// Handshakes with clients completed.
+    pub(super) handshakes: f64,
+    /// Handshakes with clients not completed.
+    pub(super) handshakes_failed: f64,
+    /// Clients turned away at a limit or rate.
+    pub(super) rejected: f64,
+    /// Bytes from clients, as on the wire.
+    pub(super) from_clients: f64,
+    /// Bytes to clients.
+    pub(super) to_clients: f64,
+    /// Bytes from servers.
+    pub(super) from_servers: f64,
+    /// Bytes to servers.
+    pub(super) to_servers: f64,
+    /// Sessions of which neither side reads, as counted at the moment.
+    pub(super) stalled: f64,
+    /// What servers say they are, by backend and address; those of which nothing is known are left out.
+    pub(super) roles: BTreeMap<(String, String), String>,
+}
+
+impl Counters {
+    /// Reads the text format of Prometheus. Families that are not known, and lines that are none, are passed over.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut counters = Self::default();
+        for sample in text.lines().filter_map(Sample::parse) {
+            counters.add(&sample);
+        }
+        counters
+    }
+
+    fn add(&mut self, sample: &Sample<'_>) {
+        let sum = match (sample.name, sample.label("side")) {
+            ("ringwall_connections_total", _) => &mut self.connections,
+            ("ringwall_handshakes_total", _) => &mut self.handshakes,
+            ("ringwall_handshake_failures_total", _) => &mut self.handshakes_failed,
+            ("ringwall_connections_rejected_total", _) => &mut self.rejected,
+            ("ringwall_received_bytes_total", Some("client")) => &mut self.from_clients,
+            ("ringwall_sent_bytes_total", Some("client")) => &mut self.to_clients,
+            ("ringwall_received_bytes_total", Some("backend")) => &mut self.from_servers,
+            ("ringwall_sent_bytes_total", Some("backend")) => &mut self.to_servers,
+            ("ringwall_stalled_sessions", _) => &mut self.stalled,
+            ("ringwall_backend_up", _) => return self.note_role(sample),
+            _ => return,
+        };
+        *sum += sample.value;
+    }
+
+    fn note_role(&mut self, sample: &Sample<'_>) {
+        let known = sample.label("role").filter(|role| *role != "unknown");
+        if let (Some(backend), Some(server), Some(role)) = (sample.label("backend"), sample.label("server"), known) {
+            self.roles.insert((backend.to_owned(), server.to_owned()), role.to_owned());
+        }
+    }
+
+    /// Those that only grow while one process counts.
+    pub(super) const fn growing(&self) -> [f64; 8] {
+        [
+            self.connections,
+            self.handshakes,
+            self.handshakes_failed,
+            self.rejected,
+            self.from_clients,
+            self.to_clients,
+            self.from_servers,
+            self.to_servers,
+        ]
+    }
+}
+
+/// One line.
+struct Sample<'t> {
+    name: &'t str,
+    labels: Vec<(&'t str, String)>,
+    value: f64,
+}
+
+impl<'t> Sample<'t> {
+    fn parse(line: &'t str) -> Option<Self> {
+        let name_length = line.find(['{', ' ']).filter(|_| !line.starts_with('#'))?;
+        let (name, mut rest) = line.split_at(name_length);
+        let mut labels = Vec::new();
+        if let Some(mut pairs) = rest.strip_prefix('{') {
+            while let Some((label, behind)) = pairs.split_once("=\"") {
+                let (value, length) = quoted(behind)?;
+                labels.push((label.trim_start_matches(','), value));
+                pairs = &behind[length..];
+                if pairs.starts_with('}') {
+                    break;
+                }
+            }
+            rest = pairs.strip_prefix('}')?;
+        }
+        let value = rest.split_whitespace().next()?.parse().ok()?;
+        Some(Self { name, labels, value })
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(label, _)| *label == name).map(|(_, value)| &**value)
+    }
+}
+
+/// The value up to the closing quote, and how long it is as written, with that quote.
+fn quoted(text: &str) -> Option<(String, usize)> {
+    let mut value = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, at + 1)),
+            '\\' => match characters.next()?.1 {
+                'n' => value.push('\n'),
+                other => value.push(other),
+            },
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_summed_and_sides_kept_apart() {
+        let counters = Counters::parse(
+            r#"# HELP ringwall_connections_total Connections.
+# TYPE ringwall_connections_total counter
+ringwall_connections_total{listener="public"} 12
+ringwall_connections_total{listener="a \"b\\c"} 30
+ringwall_handshakes_total{version="1.3",group="x25519",resumed="true"} 7
+ringwall_received_bytes_total{side="client"} 1000
+ringwall_received_bytes_total{side="backend"} 20
+ringwall_sent_bytes_total{side="client"} 3e3
+ringwall_sent_bytes_total{side="backend"} 4
+ringwall_stalled_sessions 2
+ringwall_backend_up{backend="cache",server="10.0.0.1:6379",role="primary"} 1
+ringwall_backend_up{backend="cache",server="10.0.0.2:6379",role="unknown"} 1
+"#,
+        );
+        let roles = [(("cache".to_owned(), "10.0.0.1:6379".to_owned()), "primary".to_owned())];
+        let expected = Counters {
+            connections: 42.0,
+            handshakes: 7.0,
+            from_clients: 1000.0,
+            to_clients: 3000.0,
+            from_servers: 20.0,
+            to_servers: 4.0,
+            stalled: 2.0,
+            roles: roles.into(),
+            ..Counters::default()
+        };
+        assert_eq!(counters, expected);
+    }
+
+    #[test]
+    fn what_is_no_sample_is_passed_over() {
+        let text = "ringwall_connections_total{listener=\"open\nringwall_connections_total\n\n{} 1\n\
+                    ringwall_connections_total{listener=\"a\"} x\nringwall_connections_total{a=\"\\";
+        assert_eq!(Counters::parse(text), Counters::default());
+    }
+}

@@ -1,0 +1,187 @@
+//! Two samples become rates.
+//!
+//! It is pure: it is told what was answered and when.
+
+use std::collections::HashMap;
+
+use super::counters::Counters;
+use crate::control::admin::api::{Session, Status};
+use crate::time::Time;
+
+/// A session that holds bytes and has moved none for so long is shown as stalled; shards say so after the same time.
+const STALLED_SECONDS: f64 = 5.0;
+
+/// What was answered at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// When.
+    pub(super) at: Time,
+    pub(super) status: Status,
+    pub(super) counters: Counters,
+    pub(super) sessions: Vec<Session>,
+    /// Whether these are all sessions that were asked for.
+    pub(super) complete: bool,
+}
+
+/// In a second.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rates {
+    pub(super) connections: f64,
+    pub(super) handshakes: f64,
+    pub(super) handshakes_failed: f64,
+    pub(super) rejected: f64,
+    pub(super) from_clients: f64,
+    pub(super) to_clients: f64,
+    pub(super) from_servers: f64,
+    pub(super) to_servers: f64,
+}
+
+/// Bytes of a client in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pace {
+    pub(super) received: f64,
+    pub(super) sent: f64,
+}
+
+impl Pace {
+    pub(super) const fn both(self) -> f64 {
+        self.received + self.sent
+    }
+}
+
+/// A sample, and what it says together with the one before it.
+#[derive(Clone, Debug)]
+pub(super) struct Picture {
+    pub(super) sample: Sample,
+    /// None before the second sample, and when another process answers.
+    pub(super) rates: Option<Rates>,
+    /// Of each session of the sample.
+    pub(super) paces: Vec<Pace>,
+}
+
+impl Picture {
+    /// `before` is what was shown last.
+    pub(super) fn of(sample: Sample, before: Option<&Self>) -> Self {
+        let before = before.map(|before| &before.sample).filter(|before| {
+            let pairs = sample.counters.growing().into_iter().zip(before.counters.growing());
+            // What has shrunk is counted by another process.
+            sample.at > before.at && pairs.into_iter().all(|(now, then)| now >= then)
+        });
+        let rates = before.map(|before| rates(before, &sample));
+        let paces = paces(before, &sample);
+        Self { sample, rates, paces }
+    }
+}
+
+fn rates(before: &Sample, sample: &Sample) -> Rates {
+    let seconds = sample.at.since(before.at).as_secs_f64();
+    let (now, then) = (sample.counters.growing(), before.counters.growing());
+    let [connections, handshakes, handshakes_failed, rejected, from_clients, to_clients, from_servers, to_servers] =
+        std::array::from_fn(|index| (now[index] - then[index]) / seconds);
+    Rates {
+        connections,
+        handshakes,
+        handshakes_failed,
+        rejected,
+        from_clients,
+        to_clients,
+        from_servers,
+        to_servers,
+    }
+}
+
+/// A session that was not there before has moved all its bytes since it was accepted. Without a sample before, nothing is
+/// known of any.
+fn paces(before: Option<&Sample>, sample: &Sample) -> Vec<Pace> {
+    let Some(before) = before else { return vec![Pace::default(); sample.sessions.len()] };
+    let seconds = sample.at.since(before.at).as_secs_f64();
+    let known: HashMap<&str, &Session> =
+        before.sessions.iter().map(|session| (&*session.id, session)).collect();
+    let pace = |session: &Session| match known.get(&*session.id) {
+        Some(then) => Pace {
+            received: session.client_rx_bytes.saturating_sub(then.client_rx_bytes) as f64 / seconds,
+            sent: session.client_tx_bytes.saturating_sub(then.client_tx_bytes) as f64 / seconds,
+        },
+        None => {
+            let seconds = session.age_seconds.max(seconds);
+            Pace { received: session.client_rx_bytes as f64 / seconds, sent: session.client_tx_bytes as f64 / seconds }
+        }
+    };
+    sample.sessions.iter().map(pace).collect()
+}
+
+/// Whether a session holds bytes that nobody takes.
+pub(super) fn is_stalled(session: &Session) -> bool {
+    session.pending && session.idle_seconds >= STALLED_SECONDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::top::examples::{counters, sample, session};
+
+    fn at(millis: u64, change: impl FnOnce(&mut Sample)) -> Sample {
+        let mut sample = sample();
+        sample.at = Time::from_nanos(millis * 1_000_000);
+        change(&mut sample);
+        sample
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_time_between() {
+        let first = Picture::of(at(1_000, |_| {}), None);
+        assert_eq!(first.rates, None);
+        let later = at(3_000, |sample| {
+            sample.counters = Counters {
+                connections: 1_024.0,
+                handshakes: 905.0,
+                handshakes_failed: 31.0,
+                rejected: 4.0,
+                from_clients: 2_001_000.0,
+                to_clients: 40_000_000.0,
+                from_servers: 40_000_002.0,
+                to_servers: 2_000_000.0,
+                ..counters()
+            };
+        });
+        let expected = Rates {
+            connections: 12.0,
+            handshakes: 2.5,
+            handshakes_failed: 0.5,
+            rejected: 0.0,
+            from_clients: 500.0,
+            to_clients: 5_000_000.0,
+            from_servers: 1.0,
+            to_servers: 0.0,
+        };
+        assert_eq!(Picture::of(later, Some(&first)).rates, Some(expected));
+    }
+
+    #[test]
+    fn a_restarted_ringwall_has_no_rates_until_its_second_sample() {
+        let first = Picture::of(at(1_000, |_| {}), None);
+        let restarted = Picture::of(at(2_000, |sample| sample.counters = Counters::default()), Some(&first));
+        assert_eq!(restarted.rates, None);
+        assert!(restarted.paces.iter().all(|pace| *pace == Pace::default()));
+        let next = Picture::of(at(3_000, |sample| sample.counters = Counters::default()), Some(&restarted));
+        assert!(next.rates.is_some());
+    }
+
+    #[test]
+    fn a_session_that_is_new_has_its_pace_since_it_was_accepted() {
+        let first = Picture::of(at(1_000, |sample| sample.sessions = vec![session("0-1-1", 100, 200)]), None);
+        let mut new = session("0-2-1", 50, 70);
+        new.age_seconds = 0.5;
+        let later = at(3_000, |sample| sample.sessions = vec![new, session("0-1-1", 120, 260)]);
+        let paces = Picture::of(later, Some(&first)).paces;
+        assert_eq!(paces, [Pace { received: 25.0, sent: 35.0 }, Pace { received: 10.0, sent: 30.0 }]);
+    }
+
+    #[test]
+    fn stalled_is_what_holds_bytes_and_has_moved_none_for_five_seconds() {
+        for (pending, idle_seconds, stalled) in [(true, 5.0, true), (true, 4.9, false), (false, 60.0, false)] {
+            let session = Session { pending, idle_seconds, ..session("0-1-1", 1, 1) };
+            assert_eq!(is_stalled(&session), stalled);
+        }
+    }
+}
