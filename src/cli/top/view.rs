@@ -265,3 +265,6 @@ pub(super) fn text(buffer: &Buffer) -> String {
     });
     lines.collect()
 }
+
+#[cfg(test)]
+mod tests;
