@@ -64,7 +64,7 @@ mkdir -p target/clients
 cargo fmt --version >/dev/null 2>&1 || fail "rustfmt is missing: rustup component add rustfmt"
 cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup component add clippy"
 # redis-server is also Sentinel.
-need cc=gcc nm=binutils openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace haproxy=haproxy \
+need cc=gcc nm=binutils openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace haproxy=haproxy tmux=tmux \
     python3=python3 node=nodejs npm=npm shellcheck=shellcheck
 python_libraries
 node_client

@@ -87,7 +87,9 @@ impl fmt::Display for TopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ctl(error) => error.fmt(f),
-            Self::NoTerminal => f.write_str("standard input and output are no terminal: --once prints one frame as text"),
+            Self::NoTerminal => {
+                f.write_str("standard input and output are no terminal: --once prints one frame as text")
+            }
             Self::Io(error) => write!(f, "the terminal cannot be used: {error}"),
         }
     }

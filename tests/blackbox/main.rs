@@ -15,6 +15,7 @@ mod ringwall;
 mod scripted;
 mod sentinel;
 mod server;
+mod terminal;
 
 mod abrupt_ends;
 mod administration;
@@ -44,5 +45,6 @@ mod server_features;
 mod storms;
 mod tls_servers;
 mod tls_versions;
+mod top;
 mod transports;
 mod users;

@@ -8,11 +8,20 @@ use super::super::ctl::query;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Of a session, by its id.
-    Close { session: String, client: String },
+    Close {
+        session: String,
+        client: String,
+    },
     DrainListener(String),
     EnableListener(String),
-    DrainServer { backend: String, address: String },
-    EnableServer { backend: String, address: String },
+    DrainServer {
+        backend: String,
+        address: String,
+    },
+    EnableServer {
+        backend: String,
+        address: String,
+    },
 }
 
 impl Change {

@@ -84,10 +84,7 @@ pub(super) fn sample() -> Sample {
             ],
             backends: vec![Backend {
                 name: "cache".into(),
-                servers: vec![
-                    server("a1", "up", "up", 3),
-                    server("b2", "down", "down: it does not answer in time", 0),
-                ],
+                servers: vec![server("a1", "up", "up", 3), server("b2", "down", "down: it does not answer in time", 0)],
             }],
             certificates: Vec::new(),
         },

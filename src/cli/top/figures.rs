@@ -1,19 +1,20 @@
 //! Numbers as short text that keeps its width.
 
-/// Bytes in the largest unit of 1024 that leaves a number of one or more: `950 B`, `1.2 KiB`, `34.1 MiB`.
+/// Bytes in the largest unit of 1024 that leaves a number of one or more, in eight characters or fewer: `950 B`,
+/// `1.2 KiB`, `341 MiB`.
 pub(super) fn bytes(bytes: f64) -> String {
     let mut size = bytes.max(0.0);
     for unit in ["B", "KiB", "MiB", "GiB"] {
         // Where it would be rounded up to four digits, the next unit says it better.
-        if size < 999.95 {
-            return if unit == "B" { format!("{size:.0} {unit}") } else { format!("{size:.1} {unit}") };
+        if size < 999.5 {
+            return if unit == "B" { format!("{size:.0} B") } else { format!("{} {unit}", rate(size)) };
         }
         size /= 1024.0;
     }
-    format!("{size:.1} TiB")
+    format!("{} TiB", rate(size))
 }
 
-/// Events in a second: with a decimal below a hundred.
+/// A number with a decimal below a hundred.
 pub(super) fn rate(rate: f64) -> String {
     if rate < 99.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
@@ -40,7 +41,8 @@ mod tests {
             (1_000.0, "1.0 KiB"),
             (1_228.8, "1.2 KiB"),
             (35_756_441.6, "34.1 MiB"),
-            (1e15, "909.5 TiB"),
+            (357_564_416.0, "341 MiB"),
+            (1e15, "909 TiB"),
         ] {
             assert_eq!(bytes(number), text);
         }

@@ -1,5 +1,7 @@
 //! What each key does.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "a key without a meaning does nothing, whichever it is")]
+
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::change::Change;
@@ -122,7 +124,9 @@ impl Screen {
                     _ => Change::EnableServer { backend, address },
                 })
             }
-            (_, Pane::Shards | Pane::Sessions) => Err("Listeners and servers are drained and enabled: Tab goes to them"),
+            (_, Pane::Shards | Pane::Sessions) => {
+                Err("Listeners and servers are drained and enabled: Tab goes to them")
+            }
         }
     }
 

@@ -78,16 +78,7 @@ fn rates(before: &Sample, sample: &Sample) -> Rates {
     let (now, then) = (sample.counters.growing(), before.counters.growing());
     let [connections, handshakes, handshakes_failed, rejected, from_clients, to_clients, from_servers, to_servers] =
         std::array::from_fn(|index| (now[index] - then[index]) / seconds);
-    Rates {
-        connections,
-        handshakes,
-        handshakes_failed,
-        rejected,
-        from_clients,
-        to_clients,
-        from_servers,
-        to_servers,
-    }
+    Rates { connections, handshakes, handshakes_failed, rejected, from_clients, to_clients, from_servers, to_servers }
 }
 
 /// A session that was not there before has moved all its bytes since it was accepted. Without a sample before, nothing is
@@ -95,8 +86,7 @@ fn rates(before: &Sample, sample: &Sample) -> Rates {
 fn paces(before: Option<&Sample>, sample: &Sample) -> Vec<Pace> {
     let Some(before) = before else { return vec![Pace::default(); sample.sessions.len()] };
     let seconds = sample.at.since(before.at).as_secs_f64();
-    let known: HashMap<&str, &Session> =
-        before.sessions.iter().map(|session| (&*session.id, session)).collect();
+    let known: HashMap<&str, &Session> = before.sessions.iter().map(|session| (&*session.id, session)).collect();
     let pace = |session: &Session| match known.get(&*session.id) {
         Some(then) => Pace {
             received: session.client_rx_bytes.saturating_sub(then.client_rx_bytes) as f64 / seconds,

@@ -40,15 +40,15 @@ const SERVERS: &[Column] = &[
 ];
 
 const SESSIONS: &[Column] = &[
-    Column::text("CLIENT", 21, 0).growing(),
-    Column::text("LISTENER", 9, 3).growing(),
+    Column::text("CLIENT", 18, 0).growing(),
+    Column::text("LISTENER", 9, 5).growing(),
     Column::text("SERVER", 21, 6).growing(),
     Column::text("IDENTITY", 16, 7).growing(),
     Column::text("ID", 12, 8),
-    Column::text("STATE", 11, 4),
-    Column::number("AGE", 4, 2),
-    Column::number("IDLE", 4, 1),
-    Column::number("IN/s", 8, 0),
+    Column::text("STATE", 11, 2),
+    Column::number("AGE", 4, 4),
+    Column::number("IDLE", 4, 3),
+    Column::number("IN/s", 8, 1),
     Column::number("OUT/s", 8, 0),
 ];
 

@@ -24,6 +24,10 @@ const SESSIONS_MIN: usize = 5;
 /// With fewer lines than these between head and foot there is one pane only.
 const BODY_MIN: u16 = 12;
 
+/// The most important first.
+const KEYS: &[&str] =
+    &["q quit", "? help", "Tab pane", "/ filter", "s sort", "x close", "d drain", "e enable", "Esc no filter, no mark"];
+
 const HELP: &[&str] = &[
     "Up, Down, PgUp, PgDn, Home, End   mark a row; j, k, g, G do the same",
     "Tab, Left, Right                  go to another pane",
@@ -85,6 +89,11 @@ impl Scene<'_> {
                 let seconds = figures::age(self.now.since(*since).as_secs_f64());
                 let text = format!("NO ANSWER for {seconds}, asking again every second: {why}");
                 put(buffer, 0, 0, &text, Tone::Bad.style(self.colours));
+                if self.picture.is_none() {
+                    for (y, line) in (2..).zip(wrapped(why, buffer.area.width)) {
+                        put(buffer, 0, y, &line, Style::new());
+                    }
+                }
             }
             (Link::Good, None) => put(buffer, 0, 0, &format!("Asking {} ...", self.place), bold),
             (Link::Good, Some(picture)) => {
@@ -107,26 +116,27 @@ impl Scene<'_> {
     fn draw_totals(&self, buffer: &mut Buffer, picture: &Picture) {
         let status = &picture.sample.status;
         let sessions: u64 = status.listeners.iter().map(|listener| listener.connections).sum();
-        let rate = |of: fn(&Rates) -> f64| picture.rates.as_ref().map_or("-".to_owned(), |rates| figures::rate(of(rates)));
+        let rate =
+            |of: fn(&Rates) -> f64| picture.rates.as_ref().map_or("-".to_owned(), |rates| figures::rate(of(rates)));
         let bytes = |of: fn(&Rates) -> f64| {
             let bytes = picture.rates.as_ref().map_or("-".to_owned(), |rates| figures::bytes(of(rates)) + "/s");
             format!("{bytes:>10}")
         };
-        let handshakes = rate(|rates| rates.handshakes);
-        let (new, failed) = (rate(|rates| rates.connections), rate(|rates| rates.handshakes_failed));
-        let rejected = rate(|rates| rates.rejected);
-        let text = format!(
-            "Sessions {sessions}, {new} new/s   Handshakes {handshakes}/s, {failed} failed/s   Rejected {rejected}/s"
-        );
-        put(buffer, 0, 1, &text, Style::new());
-        let text = format!(
-            "Clients  in {}  out {}      Servers  in {}  out {}",
-            bytes(|rates| rates.from_clients),
-            bytes(|rates| rates.to_clients),
-            bytes(|rates| rates.from_servers),
-            bytes(|rates| rates.to_servers),
-        );
-        put(buffer, 0, 2, &text, Style::new());
+        let totals = [
+            format!("Sessions {sessions}, {} new/s", rate(|rates| rates.connections)),
+            format!(
+                "Handshakes {}/s, {} failed/s",
+                rate(|rates| rates.handshakes),
+                rate(|rates| rates.handshakes_failed)
+            ),
+            format!("Rejected {}/s", rate(|rates| rates.rejected)),
+        ];
+        put_parts(buffer, 1, &totals, 3, Style::new());
+        let traffic = [
+            format!("Clients  in {}  out {}", bytes(|rates| rates.from_clients), bytes(|rates| rates.to_clients)),
+            format!("Servers  in {}  out {}", bytes(|rates| rates.from_servers), bytes(|rates| rates.to_servers)),
+        ];
+        put_parts(buffer, 2, &traffic, 3, Style::new());
     }
 
     fn draw_panes(&self, buffer: &mut Buffer, picture: &Picture, (top, end): (u16, u16)) {
@@ -160,7 +170,8 @@ impl Scene<'_> {
         let used = titles + given.iter().sum::<usize>();
         let gap = lines >= used + others.len() + SESSIONS_MIN;
         let used = used + if gap { others.len() } else { 0 };
-        let mut layout: Vec<_> = others.into_iter().zip(given).map(|(pane, rows)| (pane, rows, u16::from(gap))).collect();
+        let mut layout: Vec<_> =
+            others.into_iter().zip(given).map(|(pane, rows)| (pane, rows, u16::from(gap))).collect();
         layout.push((Pane::Sessions, lines - used, 0));
         layout
     }
@@ -171,7 +182,7 @@ impl Scene<'_> {
         let fitted = Fitted::new(pane.columns(), width);
         let count = panes::count(pane, picture, self.screen);
         if pane == Pane::Sessions {
-            put(buffer, 0, y, &self.sessions_title(picture, count), Style::new());
+            put_parts(buffer, y, &self.sessions_title(picture, count), 3, Style::new());
             y += 1;
         }
         if y >= buffer.area.height {
@@ -204,38 +215,34 @@ impl Scene<'_> {
         y
     }
 
-    fn sessions_title(&self, picture: &Picture, count: usize) -> String {
-        let mut text = format!("{count} sessions, {}", self.screen.order.words());
+    /// What is said of sessions, the most important first.
+    fn sessions_title(&self, picture: &Picture, count: usize) -> Vec<String> {
+        let mut parts = vec![format!("{count} sessions")];
         if !self.screen.filter.is_empty() {
-            text += &format!(", with \"{}\"", self.screen.filter);
+            parts.push(format!("with \"{}\"", self.screen.filter));
         }
         if picture.sample.counters.stalled > 0.0 {
-            text += &format!("; {} stalled", picture.sample.counters.stalled);
+            parts.push(format!("{} stalled in all", picture.sample.counters.stalled));
         }
         if !picture.sample.complete {
-            text += &format!("; only {} fetched: filter by a whole address or listener", picture.sample.sessions.len());
+            let fetched = picture.sample.sessions.len();
+            parts.push(format!("only {fetched} looked at: filter by an address or listener"));
         }
-        text
+        parts.push(self.screen.order.words().to_owned());
+        parts
     }
 
     fn draw_foot(&self, buffer: &mut Buffer, y: u16) {
-        let notice = self.screen.notice.as_ref();
-        let (text, style) = match (&self.screen.mode, notice) {
-            (Mode::Asking(change), _) => (format!("{change}? y/n"), Tone::Warning),
+        let (text, tone) = match (&self.screen.mode, &self.screen.notice) {
+            (Mode::Watching, None) => return put_parts(buffer, y, KEYS, 2, Style::new()),
+            (Mode::Watching, Some(notice)) => (notice.text.clone(), if notice.good { Tone::Good } else { Tone::Bad }),
+            (Mode::Asking(change), _) => (format!("{change}? y/n"), Tone::Bad),
             (Mode::Filtering(_), _) => {
-                (format!("Client or listener: {}_   Enter keeps it, Esc does not", self.screen.filter), Tone::Warning)
+                (format!("Client or listener: {}_   Enter keeps it, Esc does not", self.screen.filter), Tone::Plain)
             }
             (Mode::Help, _) => ("Any key goes back".to_owned(), Tone::Plain),
-            (Mode::Watching, Some(notice)) => {
-                (notice.text.clone(), if notice.good { Tone::Good } else { Tone::Bad })
-            }
-            (Mode::Watching, None) => {
-                ("q quit  ? help  Tab pane  / filter  s sort  x close  d drain  e enable".to_owned(), Tone::Plain)
-            }
         };
-        let asks = matches!(self.screen.mode, Mode::Asking(_) | Mode::Filtering(_));
-        let style = style.style(self.colours);
-        put(buffer, 0, y, &text, if asks { style.add_modifier(Modifier::BOLD) } else { style });
+        put(buffer, 0, y, &text, tone.style(self.colours));
     }
 }
 
@@ -245,6 +252,34 @@ fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, style: Style) {
     if x < width && y < height {
         buffer.set_stringn(x, y, text, usize::from(width - x), style);
     }
+}
+
+/// Puts as many of the parts into a line as there is room for, the first at any rate.
+fn put_parts<T: AsRef<str>>(buffer: &mut Buffer, y: u16, parts: &[T], gap: usize, style: Style) {
+    let mut x = 0;
+    for part in parts.iter().map(AsRef::as_ref) {
+        let length = part.chars().count();
+        if x > 0 && x + length > usize::from(buffer.area.width) {
+            break;
+        }
+        put(buffer, u16::try_from(x).unwrap_or(u16::MAX), y, part, style);
+        x += length + gap;
+    }
+}
+
+/// The words of a text in lines of this width; a longer word is cut.
+fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= usize::from(width) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Puts text at the end of a line, when it leaves two cells behind what stands there.

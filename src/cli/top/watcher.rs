@@ -10,10 +10,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
+use super::Happening;
 use super::change::Change;
 use super::counters::Counters;
 use super::model::Sample;
-use super::Happening;
 use crate::cli::ctl::exchange::ask_within;
 use crate::cli::ctl::{CtlError, query};
 use crate::control::admin::api::{Outcome, Sessions};
