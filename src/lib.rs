@@ -58,7 +58,7 @@
 //! | 5 | [`control`] | signals, log, service manager, when to reload, [health checks](control::health) |
 //! | 5 | [`server`] | starts and ends the threads and ties them together |
 //! | 5 | [`doctor`] | looks at what the program needs before it needs it |
-//! | 5 | [`cli`] | the commands |
+//! | 5 | [`cli`] | the commands; `ctl` and `top` are clients of the admin listener |
 //!
 //! # Two seams
 //!

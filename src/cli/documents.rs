@@ -104,9 +104,15 @@ mod tests {
     #[test]
     fn the_page_has_every_command_and_option_and_each_section_once() {
         let page = manual_page();
-        for text in
-            ["ringwall run", "ringwall check", "ringwall doctor", "unsafe\\-key\\-log", "\\-\\-json", "RINGWALL_LOG"]
-        {
+        for text in [
+            "ringwall run",
+            "ringwall check",
+            "ringwall doctor",
+            "ringwall top",
+            "unsafe\\-key\\-log",
+            "\\-\\-json",
+            "RINGWALL_LOG",
+        ] {
             assert!(page.contains(text), "{text}: {page}");
         }
         for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "SIGNALS", "FILES"] {

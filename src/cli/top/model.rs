@@ -81,8 +81,8 @@ fn rates(before: &Sample, sample: &Sample) -> Rates {
     Rates { connections, handshakes, handshakes_failed, rejected, from_clients, to_clients, from_servers, to_servers }
 }
 
-/// A session that was not there before has moved all its bytes since it was accepted. Without a sample before, nothing is
-/// known of any.
+/// A session that was accepted since has moved all its bytes since. Nothing is known of one that was there and was not
+/// looked at before, nor of any without a sample before.
 fn paces(before: Option<&Sample>, sample: &Sample) -> Vec<Pace> {
     let Some(before) = before else { return vec![Pace::default(); sample.sessions.len()] };
     let seconds = sample.at.since(before.at).as_secs_f64();
@@ -92,10 +92,10 @@ fn paces(before: Option<&Sample>, sample: &Sample) -> Vec<Pace> {
             received: session.client_rx_bytes.saturating_sub(then.client_rx_bytes) as f64 / seconds,
             sent: session.client_tx_bytes.saturating_sub(then.client_tx_bytes) as f64 / seconds,
         },
-        None => {
-            let seconds = session.age_seconds.max(seconds);
+        None if session.age_seconds <= seconds => {
             Pace { received: session.client_rx_bytes as f64 / seconds, sent: session.client_tx_bytes as f64 / seconds }
         }
+        None => Pace::default(),
     };
     sample.sessions.iter().map(pace).collect()
 }
@@ -158,13 +158,15 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_new_has_its_pace_since_it_was_accepted() {
+    fn a_session_has_its_pace_since_the_sample_before_or_since_it_was_accepted() {
         let first = Picture::of(at(1_000, |sample| sample.sessions = vec![session("0-1-1", 100, 200)]), None);
         let mut new = session("0-2-1", 50, 70);
         new.age_seconds = 0.5;
-        let later = at(3_000, |sample| sample.sessions = vec![new, session("0-1-1", 120, 260)]);
+        let old = session("0-3-1", 1_000, 1_000);
+        let later = at(3_000, |sample| sample.sessions = vec![new, session("0-1-1", 120, 260), old]);
         let paces = Picture::of(later, Some(&first)).paces;
-        assert_eq!(paces, [Pace { received: 25.0, sent: 35.0 }, Pace { received: 10.0, sent: 30.0 }]);
+        let expected = [(25.0, 35.0), (10.0, 30.0), (0.0, 0.0)].map(|(received, sent)| Pace { received, sent });
+        assert_eq!(paces, expected);
     }
 
     #[test]

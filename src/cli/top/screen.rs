@@ -134,7 +134,9 @@ impl Screen {
     /// Where the sessions to be shown are in the picture, in the order wanted.
     pub(super) fn sessions(&self, picture: &Picture) -> Vec<usize> {
         let all = &picture.sample.sessions;
-        let filter = self.filter.to_lowercase();
+        // Clients' addresses are written in one way, and a filter may be in another.
+        let address = self.filter.parse::<IpAddr>();
+        let filter = address.map_or_else(|_| self.filter.to_lowercase(), |address| address.to_string());
         let holds = |text: &str| text.to_lowercase().contains(&filter);
         let fits = |session: &Session| holds(session.client.as_deref().unwrap_or_default()) || holds(&session.listener);
         let mut shown: Vec<usize> = (0..all.len()).filter(|&index| fits(&all[index])).collect();
