@@ -43,7 +43,8 @@ impl Terminal {
     pub(crate) fn tmux(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(self.folder.path().join("tmux.sock")).args(["-f", "/dev/null", "-u"]).args(arguments);
-        let (success, said) = run(command.env_remove("TMUX"), b"");
+        command.env_remove("TMUX");
+        let (success, said) = run(command, b"");
         assert!(success, "tmux {arguments:?}: {said}");
         said
     }

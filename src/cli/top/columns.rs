@@ -45,7 +45,7 @@ impl Cell {
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
-    pub(super) title: &'static str,
+    title: &'static str,
     /// Cells that it needs at least.
     width: u16,
     /// Whether numbers stand in it.
@@ -109,9 +109,12 @@ impl Fitted {
         self.0.iter().find(|(index, _)| *index == place).map_or(0, |(_, width)| *width)
     }
 
-    /// Draws the titles.
-    pub(super) fn draw_titles(&self, buffer: &mut Buffer, y: u16, columns: &[Column]) {
-        let titles: Vec<Cell> = columns.iter().map(|column| Cell::plain(column.title)).collect();
+    /// Draws the titles, `more` behind the first.
+    pub(super) fn draw_titles(&self, buffer: &mut Buffer, y: u16, columns: &[Column], more: &str) {
+        let mut titles: Vec<Cell> = columns.iter().map(|column| Cell::plain(column.title)).collect();
+        if let Some((first, _)) = self.0.first() {
+            titles[*first].text += more;
+        }
         self.draw(buffer, y, columns, &titles, false);
     }
 

@@ -1,9 +1,7 @@
 //! What `ringwall top` takes from the text of `/metrics`.
 
-use std::collections::BTreeMap;
-
-/// Numbers since the start, and the roles of servers.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Numbers since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     /// Connections of clients.
     pub(super) connections: f64,
@@ -23,8 +21,6 @@ pub(super) struct Counters {
     pub(super) to_servers: f64,
     /// Sessions of which neither side reads, as counted at the moment.
     pub(super) stalled: f64,
-    /// What servers say they are, by backend and address; those of which nothing is known are left out.
-    pub(super) roles: BTreeMap<(String, String), String>,
 }
 
 impl Counters {
@@ -48,17 +44,9 @@ impl Counters {
             ("ringwall_received_bytes_total", Some("backend")) => &mut self.from_servers,
             ("ringwall_sent_bytes_total", Some("backend")) => &mut self.to_servers,
             ("ringwall_stalled_sessions", _) => &mut self.stalled,
-            ("ringwall_backend_up", _) => return self.note_role(sample),
             _ => return,
         };
         *sum += sample.value;
-    }
-
-    fn note_role(&mut self, sample: &Sample<'_>) {
-        let known = sample.label("role").filter(|role| *role != "unknown");
-        if let (Some(backend), Some(server), Some(role)) = (sample.label("backend"), sample.label("server"), known) {
-            self.roles.insert((backend.to_owned(), server.to_owned()), role.to_owned());
-        }
     }
 
     /// Those that only grow while one process counts.
@@ -142,11 +130,8 @@ ringwall_received_bytes_total{side="backend"} 20
 ringwall_sent_bytes_total{side="client"} 3e3
 ringwall_sent_bytes_total{side="backend"} 4
 ringwall_stalled_sessions 2
-ringwall_backend_up{backend="cache",server="10.0.0.1:6379",role="primary"} 1
-ringwall_backend_up{backend="cache",server="10.0.0.2:6379",role="unknown"} 1
 "#,
         );
-        let roles = [(("cache".to_owned(), "10.0.0.1:6379".to_owned()), "primary".to_owned())];
         let expected = Counters {
             connections: 42.0,
             handshakes: 7.0,
@@ -155,7 +140,6 @@ ringwall_backend_up{backend="cache",server="10.0.0.2:6379",role="unknown"} 1
             from_servers: 20.0,
             to_servers: 4.0,
             stalled: 2.0,
-            roles: roles.into(),
             ..Counters::default()
         };
         assert_eq!(counters, expected);

@@ -17,7 +17,8 @@ fn listener(name: &str, port: u16, connections: u64) -> Listener {
 
 fn server(name: &str, state: &str, why: &str, connections: u32) -> Server {
     let address = format!("10.0.0.{}:6379", &name[1..]);
-    Server { name: name.into(), address, state: state.into(), why: why.into(), connections }
+    let role = Some(if connections > 0 { "primary" } else { "replica" }.to_owned());
+    Server { name: name.into(), address, state: state.into(), why: why.into(), role, check: None, connections }
 }
 
 pub(super) fn session(id: &str, received: u64, sent: u64) -> Session {
@@ -42,7 +43,6 @@ pub(super) fn session(id: &str, received: u64, sent: u64) -> Session {
 }
 
 pub(super) fn counters() -> Counters {
-    let role = |server: &str, role: &str| (("cache".to_owned(), server.to_owned()), role.to_owned());
     Counters {
         connections: 1_000.0,
         handshakes: 900.0,
@@ -53,7 +53,6 @@ pub(super) fn counters() -> Counters {
         from_servers: 40_000_000.0,
         to_servers: 2_000_000.0,
         stalled: 1.0,
-        roles: [role("10.0.0.1:6379", "primary"), role("10.0.0.2:6379", "replica")].into(),
     }
 }
 
@@ -84,6 +83,8 @@ pub(super) fn sample() -> Sample {
             ],
             backends: vec![Backend {
                 name: "cache".into(),
+                queue: 0,
+                sentinel: None,
                 servers: vec![server("a1", "up", "up", 3), server("b2", "down", "down: it does not answer in time", 0)],
             }],
             certificates: Vec::new(),

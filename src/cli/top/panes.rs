@@ -45,10 +45,10 @@ const SESSIONS: &[Column] = &[
     Column::text("SERVER", 21, 6).growing(),
     Column::text("IDENTITY", 16, 7).growing(),
     Column::text("ID", 12, 8),
-    Column::text("STATE", 11, 2),
+    Column::text("STATE", 11, 1),
     Column::number("AGE", 4, 4),
     Column::number("IDLE", 4, 3),
-    Column::number("IN/s", 8, 1),
+    Column::number("IN/s", 8, 2),
     Column::number("OUT/s", 8, 0),
 ];
 
@@ -91,7 +91,7 @@ pub(super) fn rows(
         Pane::Listeners => status.listeners.iter().skip(from).take(rows_max).map(listener).collect(),
         Pane::Servers => {
             let servers = status.backends.iter().flat_map(|of| of.servers.iter().map(move |server| (of, server)));
-            servers.skip(from).take(rows_max).map(|(of, each)| server(of, each, picture)).collect()
+            servers.skip(from).take(rows_max).map(|(of, each)| server(of, each)).collect()
         }
         Pane::Sessions => {
             let shown = screen.sessions(picture).into_iter().skip(from).take(rows_max);
@@ -136,19 +136,18 @@ fn listener(of: &Listener) -> Vec<Cell> {
     ]
 }
 
-fn server(backend: &Backend, of: &Server, picture: &Picture) -> Vec<Cell> {
+fn server(backend: &Backend, of: &Server) -> Vec<Cell> {
     let tone = match &*of.state {
         "up" => Tone::Good,
         "drained" => Tone::Warning,
         _ => Tone::Bad,
     };
-    let role = picture.sample.counters.roles.get(&(backend.name.clone(), of.address.clone()));
     let why = of.why.split_once(": ").map_or("", |(_, reason)| reason);
     vec![
         Cell::plain(&backend.name),
         Cell::plain(&of.name),
         Cell::plain(&of.address),
-        Cell::plain(role.map_or("-", |role| role)),
+        Cell::plain(of.role.as_deref().unwrap_or("-")),
         Cell::toned(&of.state, tone),
         Cell::plain(why),
         Cell::plain(of.connections),

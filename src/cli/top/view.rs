@@ -188,14 +188,12 @@ impl Scene<'_> {
         if y >= buffer.area.height {
             return y;
         }
-        fitted.draw_titles(buffer, y, pane.columns());
+        let cut = count > rows && pane != Pane::Sessions;
+        let more = if cut { format!(" {rows}/{count}") } else { String::new() };
+        fitted.draw_titles(buffer, y, pane.columns(), &more);
         let here = self.live && self.screen.pane == pane;
         if here {
             put(buffer, 0, y, ">", Style::new());
-        }
-        if count > rows && pane != Pane::Sessions {
-            let title = pane.columns()[0].title;
-            put(buffer, 2, y, &format!("{title} ({rows} of {count})"), Style::new());
         }
         buffer.set_style(Rect::new(0, y, width, 1), Style::new().add_modifier(Modifier::REVERSED));
         y += 1;

@@ -98,13 +98,13 @@ Clients  in  1.2 MiB/s  out 34.1 MiB/s
   LISTENER             STATE        SESSIONS
   public               open                2
   internal             open                1
-  BACKEND (1 of 2)                STATE
+  SERVER 1/2                      STATE
   a1                              up
 3 sessions   1 stalled in all
-> CLIENT             STATE           OUT/s
-  10.0.3.9:40002     stalled           0 B
-  192.168.100.100:~  relaying     34.1 MiB
-  192.168.100.100:~  relaying        100 B
+> CLIENT                STATE          OUT/s
+  10.0.3.9:40002        stalled          0 B
+  192.168.100.100:40001 relaying    34.1 MiB
+  192.168.100.100:40001 relaying       100 B
 
 
 q quit  ? help  Tab pane  / filter  s sort
@@ -123,8 +123,8 @@ Clients  in  1.2 MiB/s  out 34
 3 sessions   1 stalled in all
 > CLIENT                 OUT/s
   10.0.3.9:40002           0 B
-  192.168.100.100:~   34.1 MiB
-  192.168.100.100:~      100 B
+  192.168.100.100:40~ 34.1 MiB
+  192.168.100.100:40~    100 B
 
 q quit  ? help  Tab pane
 ";
@@ -159,12 +159,12 @@ fn many_shards_leave_room_for_sessions_and_scroll_to_the_mark() {
     let mut screen = Screen::new();
     screen.turn(1);
     let frame = shown(&screen, Some(&picture), (80, 24));
-    assert!(line(&frame, 4).starts_with("> SHARD (6 of 64)"), "{frame}");
-    assert!(line(&frame, 5).starts_with("  0  ") && line(&frame, 10).starts_with("  5  "), "{frame}");
+    assert!(line(&frame, 4).starts_with("> SHARD 5/64  BUSY "), "{frame}");
+    assert!(line(&frame, 5).starts_with("  0  ") && line(&frame, 9).starts_with("  4  "), "{frame}");
     assert!(frame.contains("192.168.100.100:40001"), "{frame}");
     screen.mark(isize::MAX, &picture);
     let frame = shown(&screen, Some(&picture), (80, 24));
-    assert!(line(&frame, 5).starts_with("  58 ") && line(&frame, 10).starts_with("> 63 "), "{frame}");
+    assert!(line(&frame, 5).starts_with("  59 ") && line(&frame, 9).starts_with("> 63 "), "{frame}");
 }
 
 #[test]
