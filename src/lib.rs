@@ -35,6 +35,7 @@
 //! | 0 | [`secrecy`] | no core files, no debuggers |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
+//! | 0 | [`takeover`] | hands sockets to the process that takes this one's place |
 //! | 1 | [`secret`] | passwords in files of their own |
 //! | 1 | [`auth_check`] | whether a server asks for a password, as last seen |
 //! | 0 | `labels` | enums whose variants have names in logs and metrics |
@@ -110,6 +111,14 @@
 //! sends the old ones back to the reloading thread, which drops them and tells the control plane. Engines keep what they
 //! began with.
 //!
+//! # A takeover
+//!
+//! A signal has the control plane start the program once more, from its own path. Over a pair of sockets the two speak the
+//! few words of [`takeover`]: the old process hands over its listening sockets, the admin socket and the ticket secret, and
+//! the new one starts as ever, but takes these in place of binding its own. Both accept until the new one has said that it
+//! is ready; then the old one names it to the service manager, leaves everything to it, and drains. Until that moment the
+//! old one owns everything: it ends a process that fails or is late, and a process whose predecessor is gone ends itself.
+//!
 //! # Servers come and go
 //!
 //! A [`Member`](roster::Member) is one server of a backend as all threads see it, a [`Roster`](roster::Roster) a snapshot of
@@ -183,6 +192,7 @@ pub mod server;
 pub mod session;
 pub mod shard;
 pub mod sources;
+pub mod takeover;
 pub mod time;
 pub mod tls;
 pub mod wire;

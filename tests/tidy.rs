@@ -18,6 +18,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("rwlock", 0),
     ("hex", 0),
     ("networks", 0),
+    ("takeover", 0),
     ("secret", 1),
     ("secrecy", 0),
     ("cgroup", 1),
