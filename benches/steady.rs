@@ -122,7 +122,7 @@ impl Bench {
     fn count_allocations(&self, verdict: &mut Verdict) {
         let file = self.credentials.write("ringwall.toml", &proxy::config(&self.backend, self.cores, COALESCE));
         let (config, keyring) = Config::load(&file, &self.machine).expect("a valid configuration");
-        let plane = DataPlane::start(&config, keyring).expect("the data plane starts");
+        let plane = DataPlane::start(&config, keyring, None).expect("the data plane starts");
         let mut load = self.connect(plane.listening[0]);
         load.run_until_answered(self.requests);
         let (mut count, mut windows) = (u64::MAX, 0);

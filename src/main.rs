@@ -11,6 +11,7 @@ use ringwall::doctor::{self, Verdict};
 use ringwall::io::sys;
 use ringwall::secrecy::keep_memory_private;
 use ringwall::server::{self, StartError};
+use ringwall::takeover::{Excuse, Predecessor};
 
 /// The configuration, the machine or the program failed; what is wrong with arguments is 2, which clap uses.
 const FAILED: u8 = 1;
@@ -21,8 +22,9 @@ const NO_IO_URING: u8 = 78;
 
 fn main() -> ExitCode {
     sys::survive_full_files();
+    let mut excuse = None;
     let done = match Cli::parse().command {
-        Command::Run(file) => run(&file),
+        Command::Run(file) => run(&file, &mut excuse),
         Command::Check(file) => check(&file),
         Command::Doctor(arguments) => match examine(&arguments) {
             Ok(verdict) => return ExitCode::from(verdict),
@@ -37,6 +39,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, text }) => {
             complain(&format!("ringwall: {text}\n"));
+            if let Some(excuse) = &excuse {
+                excuse.give(&text);
+            }
             ExitCode::from(code)
         }
     }
@@ -54,18 +59,24 @@ impl Failure {
     }
 }
 
-/// Reads the configuration and what it names, as far as the command line allows it. Who asks for a key log debugs, and
-/// gives all secrets away already: that process stays open to debuggers.
-fn load(file: &ConfigFile) -> Result<(Config, Keyring), Failure> {
-    if !file.unsafe_key_log {
-        keep_memory_private().map_err(|error| Failure::of(format!("core files cannot be switched off: {error}")))?;
+/// To be called before the first secret is there. Who asks for a key log debugs, and gives all secrets away already: that
+/// process stays open to debuggers.
+fn keep_private(file: &ConfigFile) -> Result<(), Failure> {
+    if file.unsafe_key_log {
+        return Ok(());
     }
+    keep_memory_private().map_err(|error| Failure::of(format!("core files cannot be switched off: {error}")))
+}
+
+/// Reads the configuration and what it names, as far as the command line allows it.
+fn load(file: &ConfigFile) -> Result<(Config, Keyring), Failure> {
     let loaded = Config::load(&file.config, &Machine::of_this_process()).map_err(Failure::of)?;
     loaded.0.check_key_log(file.unsafe_key_log).map_err(Failure::of)?;
     Ok(loaded)
 }
 
 fn check(file: &ConfigFile) -> Result<(), Failure> {
+    keep_private(file)?;
     let (config, _) = load(file)?;
     LogFilter::from_environment().map_err(Failure::of)?;
     for warning in config.warnings.iter().chain(&config.to_be_probed) {
@@ -118,7 +129,13 @@ fn print(text: &str) -> io::Result<()> {
     output.flush()
 }
 
-fn run(file: &ConfigFile) -> Result<(), Failure> {
+/// Runs, in the place of the process that started this one for that, if one did. `excuse` is the way to tell that one why
+/// this fails.
+fn run(file: &ConfigFile, excuse: &mut Option<Excuse>) -> Result<(), Failure> {
+    keep_private(file)?;
+    let predecessor = Predecessor::from_environment()
+        .map_err(|error| Failure::of(format!("what the running process hands over does not come: {error}")))?;
+    *excuse = predecessor.as_ref().map(Predecessor::excuse);
     let (config, keyring) = load(file)?;
     let filter = LogFilter::from_environment().map_err(Failure::of)?;
     let notifier = Notifier::from_environment().map_err(|error| Failure::of(format!("NOTIFY_SOCKET: {error}")))?;
@@ -127,7 +144,7 @@ fn run(file: &ConfigFile) -> Result<(), Failure> {
     let output = LogOutput::open(&config.log.target).map_err(Failure::of)?;
     let logging = Logging::start(&config.log, filter, output)
         .map_err(|error| Failure::of(StartError::Thread { name: "log".to_owned(), error }))?;
-    let ending = server::run(&config, keyring, &logging, notifier).map_err(|error| match error {
+    let ending = server::run(&config, keyring, &logging, notifier, predecessor).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
         StartError::Bind { .. }
         | StartError::Inherited(_)

@@ -13,6 +13,7 @@ mod reload;
 mod rings;
 mod sockets;
 mod start_error;
+mod succession;
 
 use std::io;
 use std::mem;
@@ -32,7 +33,7 @@ pub use self::reload::Reloader;
 pub use self::rings::try_rings;
 pub use self::start_error::StartError;
 
-use self::listener_tls::Common;
+use self::listener_tls::{Common, LastingSecret};
 use self::plans::{BackendPlan, ListenerPlan};
 use self::rings::{DISPATCHER_RING, shard_ring, slots};
 use crate::config::{Config, Keyring, Machine, TlsFiles};
@@ -53,6 +54,7 @@ use crate::roster::waiting::Waiting;
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
 use crate::sources::SourceCounts;
+use crate::takeover::Predecessor;
 use crate::tls::{self, Credentials};
 
 /// Orders that may wait for a shard. A shard takes 64 a turn, so this is a burst of accepts, not a queue.
@@ -64,23 +66,40 @@ const PENDING_HINTS: usize = 1024;
 /// Events that may wait for the control plane, per thread.
 const EVENTS: usize = 8192;
 
-/// Serves until told to stop by a signal.
+/// Serves until told to stop by a signal, in the place of `predecessor` where there is one.
 ///
 /// # Errors
 /// Why nothing was started.
-pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notifier) -> Result<Ending, StartError> {
+pub fn run(
+    config: &Config,
+    keyring: Keyring,
+    logging: &Logging,
+    notifier: Notifier,
+    mut predecessor: Option<Predecessor>,
+) -> Result<Ending, StartError> {
     let socket = config.admin.as_ref().map(|admin| {
         let error = |error| StartError::Admin { address: admin.listen.clone(), error };
-        AdminSocket::bind(admin).map_err(error)
+        match predecessor.as_mut().and_then(|predecessor| predecessor.take_admin(&admin.listen.to_string())) {
+            Some(inherited) => AdminSocket::inherit(admin, inherited),
+            None => AdminSocket::bind(admin),
+        }
+        .map_err(error)
     });
     let socket = socket.transpose()?;
     let certificates = shown_certificates(keyring.listeners.iter().map(Option::as_ref));
-    let data_plane = DataPlane::start(config, keyring)?;
+    let data_plane = DataPlane::start(config, keyring, predecessor.as_mut())?;
     if let Confinement::Refused(errno) = data_plane.confinement {
         warn!(target: "ringwall::server", %errno, "the kernel does not restrict the rings to the operations in use");
     }
     let way = data_plane.commands.clone();
     let way = Way::new(move |command| way.send_in_turn(command));
+    let takeover = succession::takeover(
+        config,
+        predecessor,
+        socket.as_ref(),
+        &data_plane.sockets,
+        data_plane.lasting_secret.clone(),
+    )?;
     let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(config), way });
     let (drain, stop, ask) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands);
     let pulses = data_plane.pulses.clone();
@@ -114,6 +133,7 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
         reload,
         admin,
         certificates,
+        takeover,
         ended: data_plane.ended,
     };
     Ok(control::run(plane)?)
@@ -124,6 +144,10 @@ pub fn run(config: &Config, keyring: Keyring, logging: &Logging, notifier: Notif
 pub struct DataPlane {
     /// Where each listener really listens.
     pub listening: Vec<SocketAddr>,
+    /// The listeners' sockets, which are the dispatcher's until it is told to drain.
+    pub sockets: Vec<Fd>,
+    /// What whoever takes over resumes sessions with.
+    lasting_secret: LastingSecret,
     /// Whether the rings are held to the operations in use.
     pub confinement: Confinement,
     /// What the threads tell.
@@ -153,20 +177,28 @@ pub struct DataPlane {
 }
 
 impl DataPlane {
-    /// Binds the listeners and starts all threads. Clients are accepted when this returns.
+    /// Binds the listeners that `predecessor` does not hand over, and starts all threads. Clients are accepted when this
+    /// returns.
     ///
     /// # Errors
     /// Why nothing was started.
-    pub fn start(config: &Config, mut keyring: Keyring) -> Result<Self, StartError> {
+    pub fn start(
+        config: &Config,
+        mut keyring: Keyring,
+        predecessor: Option<&mut Predecessor>,
+    ) -> Result<Self, StartError> {
         let confinement = probe().map_err(StartError::Unavailable)?;
-        let common = Common::new(config)?;
+        let secret = predecessor.as_ref().and_then(|predecessor| predecessor.ticket_secret());
+        let common = Common::new(config, secret)?;
+        let lasting_secret = common.lasting_secret();
         check_sources(config)?;
         let rosters: Vec<Roster> = config.backends.iter().map(|backend| backend.servers().collect()).collect();
         let secrets = mem::take(&mut keyring.checks);
         let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
         let checks = checks::plan(config, secrets, &blueprint.backends, &rosters)?;
         let waiting = blueprint.backends.iter().map(|backend| Arc::clone(backend.waiting())).collect();
-        let (sockets, listening) = sockets::open(config, &blueprint.listeners)?;
+        let (sockets, listening) = sockets::open(config, &blueprint.listeners, predecessor)?;
+        let listening_sockets = sockets.clone();
 
         let wake = sys::eventfd()?;
         let doorbell = Doorbell::new();
@@ -217,6 +249,8 @@ impl DataPlane {
         let dispatcher = dispatcher_tally;
         Ok(Self {
             listening,
+            sockets: listening_sockets,
+            lasting_secret,
             confinement,
             events: receivers,
             doorbell,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ringwall::config::{Config, Machine, TlsFiles};
 use ringwall::control::{
     Cause, Ending, Heartbeat, LogFilter, LogOutput, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters,
-    Signal, health, run_obeying,
+    Signal, Takeover, health, run_obeying,
 };
 use ringwall::events::{CloseRecord, Denial, Event, EventSender, events};
 use ringwall::io::{Address, Errno, Fd};
@@ -145,6 +145,7 @@ impl World {
                     },
                     admin: None,
                     certificates: Vec::new(),
+                    takeover: Takeover::none(),
                     ended: ended_there,
                 },
                 signals_there,
@@ -467,10 +468,13 @@ fn the_second_signal_stops_at_once() {
 }
 
 #[test]
-fn sighup_sigterm_and_sigint_are_the_signals() {
+fn sigusr2_sighup_sigterm_and_sigint_are_the_signals() {
     let world = World::with_plane_run_by(|plane, _| ringwall::control::run(plane), "", None, 8);
     // Written once the signals are received: before that they would end the test.
     world.line();
+    kill_process(getpid(), rustix::process::Signal::USR2).unwrap();
+    let refused = "ERROR takeover failed; this process goes on serving why=this process is not replaced";
+    assert_eq!(world.line(), refused);
     kill_process(getpid(), rustix::process::Signal::HUP).unwrap();
     assert_eq!(world.causes.recv().unwrap(), Cause::Signal);
     world.reloads.send(Ok(Reloaded::default())).unwrap();

@@ -20,6 +20,10 @@ all stays as it was.
 .TP
 SIGUSR1
 Go on logging in the file that has the name of log.target now, for logrotate. Nothing where the log is no file.
+.TP
+SIGUSR2
+Start the program anew from where it was started, with the same arguments and the configuration as it is then, hand it the
+listening sockets, and drain once it is ready. When it fails, or is not ready within a minute, all stays as it was.
 .SH "EXIT STATUS"
 .TP
 0

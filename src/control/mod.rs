@@ -24,6 +24,7 @@ mod resolve;
 mod rosters;
 mod signals;
 mod standing;
+mod takeover;
 mod watch;
 mod watchdog;
 
@@ -47,15 +48,17 @@ pub use self::report::tells_reached;
 pub use self::rosters::{NotTaken, Rosters};
 pub use self::signals::Signal;
 pub use self::standing::ShownCertificate;
+pub use self::takeover::{READY_WITHIN, Takeover, Tell};
 pub use self::watchdog::Heartbeat;
 
-use self::admin::{Admin, Ties};
+use self::admin::{Admin, AdminDoor, Ties};
 use self::health::Health;
 use self::inbox::Inbox;
 use self::pacing::Pacing;
 use self::reload::{Progress, ReloadCounts, Reloads};
 use self::resolve::Resolving;
 use self::standing::{Phase, Standing};
+use self::takeover::Takeovers;
 use self::watchdog::{Answer, Watchdog};
 use crate::config::{Config, Machine, show_duration, show_size};
 use crate::events::{Event, EventReceiver};
@@ -63,6 +66,7 @@ use crate::files;
 use crate::io::sys;
 use crate::mailbox::Doorbell;
 use crate::metrics::Totals;
+use crate::takeover::{News, Wish};
 
 /// Changes by administrators that wait to be logged at most.
 const CHANGES_MAX: usize = 64;
@@ -103,6 +107,8 @@ pub struct Plane<'a> {
     pub admin: Option<Admin>,
     /// The certificates that clients are shown.
     pub certificates: Vec<ShownCertificate>,
+    /// How to be replaced, and what this process replaces.
+    pub takeover: Takeover,
     /// Sent once all threads of the data plane have ended.
     pub ended: oneshot::Receiver<Ending>,
 }
@@ -164,7 +170,18 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let reloads = Reloads::start(reload)?;
             let resolving = Resolving::start(plane.config, &plane.machine, &plane.rosters)?;
             let watchdog = Watchdog::new(plane.notifier.patience());
-            // The socket is there until the end.
+            // From here on the signals of whoever commands the service are obeyed.
+            let wish = match plane.takeover.succeed() {
+                Ok(wish) => wish,
+                Err(failure) => {
+                    (plane.orders.stop)();
+                    let ending = Ending { failure: Some(failure), ..Ending::default() };
+                    return Ok((ending, reloads.counts));
+                }
+            };
+            if wish == Wish::Reload {
+                reloads.request();
+            }
             let (changes, changes_there) = mpsc::channel(CHANGES_MAX);
             let ties = Ties {
                 standing: standing.clone(),
@@ -172,7 +189,8 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
                 reloads: reloads.requests(),
                 changes,
             };
-            let _admin = admin.map(|admin| admin.start(ties)).transpose()?;
+            // The socket is there until the end.
+            let admin = admin.map(|admin| admin.start(ties)).transpose()?;
             plane.log_start();
             let health = Health::start(checks, &plane.rosters)?;
             let supervisor = Supervisor {
@@ -185,6 +203,8 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
                 changes: changes_there,
                 pacing: Pacing::new(&plane.config.log, Instant::now()),
                 standing,
+                admin,
+                takeovers: Takeovers::new(),
                 phase: Phase::Serving,
                 dropped: 0,
             };
@@ -213,6 +233,8 @@ struct Supervisor<'p, 'a> {
     changes: mpsc::Receiver<String>,
     pacing: Pacing,
     standing: Standing,
+    admin: Option<AdminDoor>,
+    takeovers: Takeovers,
     phase: Phase,
     /// Log records dropped and not yet told.
     dropped: u64,
@@ -243,8 +265,14 @@ impl Supervisor<'_, '_> {
                     failure: Some("the data plane has not ended in time".to_owned()),
                     ..Ending::default()
                 },
-                () = self.watchdog.due() => self.tell_alive(),
                 Some(progress) = self.reloads.progress() => self.tell_reload(progress),
+                // After reloads: what they have changed decides about it.
+                Some(news) = self.takeovers.news() => {
+                    if let Some(due) = self.hear_of_takeover(news) {
+                        Sleep::reset(overdue.as_mut(), Instant::now() + due);
+                    }
+                }
+                () = self.watchdog.due() => self.tell_alive(),
                 news = self.resolving.news() => report::log_resolved(&news),
                 news = self.health.news() => news.log(),
                 Some(change) = self.changes.recv() => {
@@ -267,7 +295,7 @@ impl Supervisor<'_, '_> {
 
     /// Passes an order on; returns how long the data plane has to end, when that was the order.
     fn obey(&mut self, signal: Signal) -> Option<Duration> {
-        let Plane { config, orders, notifier, .. } = self.plane;
+        let orders = &self.plane.orders;
         match (signal, self.phase) {
             (Signal::Reload, Phase::Serving) => {
                 self.reloads.request();
@@ -281,14 +309,19 @@ impl Supervisor<'_, '_> {
                 self.plane.logging.queue().reopen();
                 None
             }
+            (Signal::TakeOver, Phase::Serving) => {
+                self.begin_takeover();
+                None
+            }
+            (Signal::TakeOver, Phase::Draining | Phase::Stopping) => {
+                info!(target: "ringwall::control", "not taken over while sessions end");
+                None
+            }
             (Signal::Stop, Phase::Serving) => {
-                self.enter(Phase::Draining);
-                let deadline = config.limits.shutdown_timeout;
-                let shown = show_duration(deadline);
-                info!(target: "ringwall::control", deadline = %shown, "draining; a second signal ends at once");
-                notifier.stopping(&format!("draining, at most {shown}"));
-                (orders.drain)(deadline);
-                Some(deadline + DRAIN_GRACE)
+                if self.takeovers.call_off() {
+                    info!(target: "ringwall::control", "the takeover is called off: this process is to end");
+                }
+                Some(self.drain())
             }
             (Signal::Stop, Phase::Draining | Phase::Stopping) => {
                 self.enter(Phase::Stopping);
@@ -312,6 +345,66 @@ impl Supervisor<'_, '_> {
         }
     }
 
+    /// Has the data plane drain; returns how long it has to end.
+    fn drain(&mut self) -> Duration {
+        self.enter(Phase::Draining);
+        let Plane { config, orders, notifier, .. } = self.plane;
+        let deadline = config.limits.shutdown_timeout;
+        let shown = show_duration(deadline);
+        info!(target: "ringwall::control", deadline = %shown, "draining; a second signal ends at once");
+        notifier.stopping(&format!("draining, at most {shown}"));
+        (orders.drain)(deadline);
+        deadline + DRAIN_GRACE
+    }
+
+    fn begin_takeover(&mut self) {
+        if self.takeovers.is_under_way() {
+            info!(target: "ringwall::control", "a takeover is under way already");
+            return;
+        }
+        match self.takeovers.begin(&self.plane.takeover) {
+            Ok(()) => {
+                info!(target: "ringwall::control", within = %show_duration(READY_WITHIN), "starting the next version");
+                self.plane.notifier.status(&format!("{}; the next version starts", self.plane.status()));
+            }
+            Err(why) => self.tell_takeover_failed(&why),
+        }
+    }
+
+    /// Leaves everything to the next version once that is ready; returns how long the data plane has to end then.
+    fn hear_of_takeover(&mut self, news: News) -> Option<Duration> {
+        match news {
+            News::Ready { pid, admin } if self.takeovers.is_under_way() => {
+                let notifier = &self.plane.notifier;
+                // The manager listens to the main process alone, so the next one is that before it says that it is ready.
+                notifier.main_process(pid);
+                if let Err(error) = self.takeovers.bequeath() {
+                    notifier.main_process(std::process::id());
+                    self.tell_takeover_failed(&format!("it has just ended: {error}"));
+                    return None;
+                }
+                notifier.fall_silent();
+                info!(target: "ringwall::control", pid, "taken over: the next version serves");
+                if let Some(door) = self.admin.as_mut().filter(|_| admin) {
+                    door.leave();
+                }
+                Some(self.drain())
+            }
+            News::Failed(why) if self.takeovers.call_off() => {
+                self.tell_takeover_failed(&why);
+                None
+            }
+            // Of one that was called off.
+            News::Ready { .. } | News::Failed(_) | News::CalledOff => None,
+        }
+    }
+
+    fn tell_takeover_failed(&self, why: &str) {
+        error!(target: "ringwall::control", %why, "takeover failed; this process goes on serving");
+        let why = why.replace('\n', " ");
+        self.plane.notifier.status(&format!("{}, as before: takeover failed: {why}", self.plane.status()));
+    }
+
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.standing.update(|state| state.phase = phase);
@@ -327,6 +420,10 @@ impl Supervisor<'_, '_> {
             Progress::Unwatched(place) => report::log_unwatched(&place),
             Progress::Finished(cause, result) => {
                 report::log_reload(cause, &result, self.reloads.counts);
+                self.takeovers.note_reload();
+                if cause == Cause::Tickets && result.is_ok() && self.takeovers.call_off() {
+                    self.tell_takeover_failed("ticket keys were rotated, and it has those of before; order it again");
+                }
                 self.standing.update(|state| {
                     state.reloads = self.reloads.counts;
                     state.reload_failed = result.is_err();

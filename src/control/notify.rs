@@ -1,5 +1,6 @@
 //! Tells the service manager how far the program is; see `sd_notify(3)`.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -20,6 +21,8 @@ const PATIENCE_VARIABLES: (&str, &str) = ("WATCHDOG_USEC", "WATCHDOG_PID");
 pub struct Notifier {
     socket: Option<UnixDatagram>,
     patience: Option<Duration>,
+    /// Another process speaks to the manager.
+    silent: Cell<bool>,
 }
 
 impl Notifier {
@@ -49,7 +52,7 @@ impl Notifier {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: Some(socket), patience: None })
+        Ok(Self { socket: Some(socket), ..Self::default() })
     }
 
     /// Within which time the manager wants a sign of life; `None`: it wants none.
@@ -78,8 +81,24 @@ impl Notifier {
         self.tell(&format!("STOPPING=1\nSTATUS={status}\n"));
     }
 
+    /// How the program is doing.
+    pub(super) fn status(&self, status: &str) {
+        self.tell(&format!("STATUS={status}\n"));
+    }
+
+    /// This process is the service from here on; what another one says counts no more.
+    pub(super) fn main_process(&self, pid: u32) {
+        self.tell(&format!("MAINPID={pid}\n"));
+    }
+
+    /// Tells nothing from here on: what the process says that is not the main one would be taken for its word, or be
+    /// complained about.
+    pub(super) fn fall_silent(&self) {
+        self.silent.set(true);
+    }
+
     fn tell(&self, message: &str) {
-        if let Some(socket) = &self.socket
+        if let Some(socket) = self.socket.as_ref().filter(|_| !self.silent.get())
             && let Err(error) = socket.send(message.as_bytes())
         {
             tracing::warn!(target: "ringwall::control", %error, "the service manager could not be told");
@@ -116,6 +135,23 @@ mod tests {
         assert_eq!(received(&manager), "RELOADING=1\nMONOTONIC_USEC=1234567\nSTATUS=reloading\n");
         notifier.stopping("draining");
         assert_eq!(received(&manager), "STOPPING=1\nSTATUS=draining\n");
+    }
+
+    #[test]
+    fn who_has_named_another_process_is_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let notifier = Notifier::to(path.into()).unwrap();
+        notifier.status("a new version starts");
+        assert_eq!(received(&manager), "STATUS=a new version starts\n");
+        notifier.main_process(17);
+        notifier.fall_silent();
+        notifier.stopping("draining");
+        notifier.alive();
+        assert_eq!(received(&manager), "MAINPID=17\n");
+        assert_eq!(manager.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -199,14 +199,26 @@ pub fn inherited_listener(number: c_int) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((owned(number)?, address))
 }
 
+/// Another descriptor of the same file, close-on-exec.
+///
+/// # Errors
+/// `EBADF` when it names nothing, `EMFILE` when there are too many.
+pub fn duplicate(fd: Fd) -> io::Result<OwnedFd> {
+    // SAFETY: this command of fcntl takes no pointer.
+    Ok(owned(unsafe { libc::fcntl(fd.0, libc::F_DUPFD_CLOEXEC, 0) })?)
+}
+
 /// Has a listening socket refuse clients: on Linux a listening socket that is shut down stops listening and stays bound.
 pub(super) fn close_listener(listener: Fd) {
     // SAFETY: shutdown takes no pointer. It fails on what is no listening socket, and then there is nothing to close.
     let _ = unsafe { libc::shutdown(listener.0, libc::SHUT_RD) };
 }
 
-/// Has a bound socket listen again.
-pub(super) fn open_listener(listener: Fd, backlog: u32) -> Result<(), Errno> {
+/// Has a bound socket listen again; one that listens takes the `backlog`.
+///
+/// # Errors
+/// `EBADF` or `ENOTSOCK` when it is none, `EADDRINUSE` when another has taken its address.
+pub fn open_listener(listener: Fd, backlog: u32) -> Result<(), Errno> {
     // SAFETY: listen takes no pointer.
     check(unsafe { libc::listen(listener.0, saturate(backlog)) }).map(drop)
 }

@@ -1,6 +1,8 @@
 //! How one listener speaks TLS: what each shard's acceptor is made from.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zeroize::Zeroizing;
 
 use super::StartError;
 use crate::config::{self, Config};
@@ -10,23 +12,48 @@ use crate::tls::{self, Acceptor, Credentials, KeyLogFile, TicketKeys, TicketSecr
 #[derive(Debug)]
 pub(super) struct Common {
     /// For the tickets of listeners that share none with other processes.
-    secret: TicketSecret,
+    secret: Arc<TicketSecret>,
     key_log: Option<Arc<KeyLogFile>>,
+    lasting: LastingSecret,
+}
+
+/// The secret that tickets are made with, as whoever takes over gets it.
+#[derive(Clone, Debug)]
+pub(super) struct LastingSecret(Arc<Mutex<Arc<TicketSecret>>>);
+
+impl LastingSecret {
+    pub(super) fn bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(*self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes())
+    }
 }
 
 impl Common {
-    pub(super) fn new(config: &Config) -> Result<Self, StartError> {
+    /// With the secret of the process that this one replaces, or a new one.
+    pub(super) fn new(config: &Config, secret: Option<&[u8; 32]>) -> Result<Self, StartError> {
         let key_log = config.key_log.as_ref().map(|path| {
             KeyLogFile::open(path).map_err(|error| StartError::KeyLog { path: path.clone(), error }).map(Arc::new)
         });
-        Ok(Self { secret: TicketSecret::random(), key_log: key_log.transpose()? })
+        let secret = Arc::new(secret.map_or_else(TicketSecret::random, |&secret| TicketSecret::from_bytes(secret)));
+        let lasting = LastingSecret(Arc::new(Mutex::new(Arc::clone(&secret))));
+        Ok(Self { secret, key_log: key_log.transpose()?, lasting })
     }
 }
 
 impl Common {
     /// The same with another secret.
     pub(super) fn rotated(&self) -> Self {
-        Self { secret: TicketSecret::random(), key_log: self.key_log.clone() }
+        Self { secret: Arc::new(TicketSecret::random()), key_log: self.key_log.clone(), lasting: self.lasting.clone() }
+    }
+
+    /// Takes what [`Common::rotated`] has made: it is in use.
+    pub(super) fn accept(&mut self, rotated: Self) {
+        *self.lasting.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&rotated.secret);
+        *self = rotated;
+    }
+
+    /// What is handed to whoever takes over.
+    pub(super) fn lasting_secret(&self) -> LastingSecret {
+        self.lasting.clone()
     }
 }
 

@@ -56,7 +56,7 @@ impl Reloader {
             .collect();
         self.renew(&listeners, &backends)?;
         if let Some(rotated) = rotated {
-            self.common = rotated;
+            self.common.accept(rotated);
         }
         self.source.accept(&reread);
         Ok(Reloaded { files, warnings: reread.warnings, not_taken: reread.not_taken, certificates })

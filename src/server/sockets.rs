@@ -1,5 +1,5 @@
-//! The listening sockets: bound here, or handed over by the service manager that listens already (socket activation,
-//! `sd_listen_fds(3)`).
+//! The listening sockets: bound here, or handed over by whoever listens already: the service manager (socket activation,
+//! `sd_listen_fds(3)`), or the process that this one replaces.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,6 +8,7 @@ use super::StartError;
 use super::plans::ListenerPlan;
 use crate::config::{Config, Listener};
 use crate::io::{Fd, sys};
+use crate::takeover::Predecessor;
 
 /// The number of the first descriptor that is handed over.
 const FIRST: i32 = 3;
@@ -22,10 +23,20 @@ struct Inherited {
 
 /// Listening sockets, in the listeners' order, and where each really listens. A listener whose name or address one has
 /// that was handed over takes it; the others are bound.
-pub(super) fn open(config: &Config, plans: &[ListenerPlan]) -> Result<(Vec<Fd>, Vec<SocketAddr>), StartError> {
+pub(super) fn open(
+    config: &Config,
+    plans: &[ListenerPlan],
+    mut predecessor: Option<&mut Predecessor>,
+) -> Result<(Vec<Fd>, Vec<SocketAddr>), StartError> {
+    let mut left = |listener: &Listener| predecessor.as_mut()?.take_listener(&listener.name, listener.bind);
     let mut inherited = take_over(&numbered(|name| std::env::var(name).ok(), std::process::id())?)?;
     let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
     for listener in &config.listeners {
+        if let Some(socket) = left(listener) {
+            let address = sys::local_address(Fd(socket.as_raw_fd())).unwrap_or(listener.bind);
+            sockets.push((socket, address));
+            continue;
+        }
         sockets.push(match position_for(listener, &inherited)? {
             Some(index) => {
                 let Inherited { socket, address, .. } = inherited.swap_remove(index);

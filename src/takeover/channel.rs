@@ -89,9 +89,8 @@ impl Channel {
         if received.bytes == 0 {
             return Ok(None);
         }
-        let descriptor = beside.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
+        let descriptor = beside.drain().find_map(|message| {
+            if let RecvAncillaryMessage::ScmRights(mut descriptors) = message { descriptors.next() } else { None }
         });
         bytes.truncate(received.bytes);
         Ok(Some(Message { bytes, descriptor }))

@@ -233,10 +233,8 @@ impl Raising {
     }
 
     fn failure(&self, error: &io::Error) -> Failure {
-        Failure::Seen(match error.kind() {
-            io::ErrorKind::WouldBlock => format!("it was not ready within {:?}", self.patience),
-            _ => error.to_string(),
-        })
+        let late = error.kind() == io::ErrorKind::WouldBlock;
+        Failure::Seen(if late { format!("it was not ready within {:?}", self.patience) } else { error.to_string() })
     }
 }
 
@@ -273,10 +271,9 @@ mod tests {
     }
 
     fn failure(told: &Receiver<News>) -> String {
-        match told.recv().unwrap() {
-            News::Failed(why) => why,
-            other => panic!("{other:?}"),
-        }
+        let news = told.recv().unwrap();
+        let News::Failed(why) = news else { panic!("{news:?}") };
+        why
     }
 
     #[test]

@@ -66,8 +66,9 @@ impl TicketSecret {
         ))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &*self.bytes
+    /// The secret itself.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.bytes
     }
 }
 

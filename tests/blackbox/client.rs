@@ -72,6 +72,11 @@ impl Dial {
         Self { address, config: Arc::new(config), source: None, nagle: false, write_bytes_max: usize::MAX }
     }
 
+    /// Where it connects.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Comes from this address.
     pub(crate) fn from(mut self, source: Ipv4Addr) -> Self {
         self.source = Some(source);

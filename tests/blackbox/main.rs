@@ -43,6 +43,7 @@ mod replication;
 mod sentinels;
 mod server_features;
 mod storms;
+mod takeover;
 mod tls_servers;
 mod tls_versions;
 mod top;

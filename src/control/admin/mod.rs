@@ -32,7 +32,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 pub use self::asking::Way;
@@ -148,15 +148,42 @@ impl Desk {
 
 impl Admin {
     /// Starts the thread. It ends with the program; what is given back is to be kept until then.
-    pub(super) fn start(self, ties: Ties) -> io::Result<AdminSocket> {
-        let Self { socket, watched, way } = self;
+    pub(super) fn start(self, ties: Ties) -> io::Result<AdminDoor> {
+        let Self { mut socket, watched, way } = self;
+        socket.own()?;
         let Ties { standing, log_levels, reloads, changes } = ties;
         let listener = socket.listener.try_clone()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let drained = Mutex::default();
         let desk = Arc::new(Desk { watched, way, standing, log_levels, reloads, changes, drained });
-        thread::Builder::new().name("admin".to_owned()).spawn(move || runtime.block_on(serve(listener, desk)))?;
-        Ok(socket)
+        let left = Arc::new(Notify::new());
+        let leaves = Arc::clone(&left);
+        let body = move || runtime.block_on(serve_until_left(listener, desk, &leaves));
+        thread::Builder::new().name("admin".to_owned()).spawn(body)?;
+        Ok(AdminDoor { socket, left })
+    }
+}
+
+/// Where administrators come in. Its file goes when this is dropped.
+#[derive(Debug)]
+pub(super) struct AdminDoor {
+    socket: AdminSocket,
+    left: Arc<Notify>,
+}
+
+impl AdminDoor {
+    /// Lets nobody more in: another process does, and has the file.
+    pub(super) fn leave(&mut self) {
+        self.socket.disown();
+        self.left.notify_one();
+    }
+}
+
+/// Serves whoever comes in until the door is left, and whoever has come in for ever.
+async fn serve_until_left(listener: Listener, desk: Arc<Desk>, left: &Notify) -> io::Result<Infallible> {
+    tokio::select! {
+        ended = serve(listener, desk) => ended,
+        () = left.notified() => std::future::pending().await,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ use crate::io::Address;
 #[derive(Debug)]
 pub struct AdminSocket {
     pub(super) listener: Listener,
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
+    /// The file that becomes this one's, and its permissions.
+    inherited: Option<(PathBuf, u32)>,
 }
 
 #[derive(Debug)]
@@ -47,7 +50,7 @@ impl AdminSocket {
             Address::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
-                Ok(Self { listener: Listener::Tcp(listener), _file: None })
+                Ok(Self { listener: Listener::Tcp(listener), file: None, inherited: None })
             }
             Address::Unix(path) => {
                 remove_left_behind(path)?;
@@ -56,11 +59,53 @@ impl AdminSocket {
                 let bound = UnixListener::bind(path);
                 umask(before);
                 let listener = bound?;
-                let file = SocketFile { path: path.clone(), inode: fs::metadata(path)?.ino() };
+                let file = SocketFile { path: path.clone(), inode: Some(fs::metadata(path)?.ino()) };
                 fs::set_permissions(path, Permissions::from_mode(admin.socket_mode))?;
                 listener.set_nonblocking(true)?;
-                Ok(Self { listener: Listener::Unix(listener), _file: Some(file) })
+                Ok(Self { listener: Listener::Unix(listener), file: Some(file), inherited: None })
             }
+        }
+    }
+
+    /// The socket of another process that listens there already and leaves it to this one. Its file is left
+    /// alone until the control plane starts.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn inherit(admin: &config::Admin, socket: OwnedFd) -> io::Result<Self> {
+        let (listener, inherited) = match &admin.listen {
+            Address::Tcp(_) => (Listener::Tcp(socket.into()), None),
+            Address::Unix(path) => (Listener::Unix(socket.into()), Some((path.clone(), admin.socket_mode))),
+        };
+        Ok(Self { listener, file: None, inherited })
+    }
+
+    /// The same socket, for another process.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        Ok(match self.listener.try_clone()? {
+            Listener::Tcp(listener) => listener.into(),
+            Listener::Unix(listener) => listener.into(),
+        })
+    }
+
+    /// What was inherited is this process's from here on: the permissions of the file, and its end.
+    pub(super) fn own(&mut self) -> io::Result<()> {
+        let Some((path, mode)) = self.inherited.take() else { return Ok(()) };
+        let inode = Some(fs::metadata(&path)?.ino());
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        self.file = Some(SocketFile { path, inode });
+        Ok(())
+    }
+
+    /// Leaves the file to another process.
+    pub(super) fn disown(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.inode = None;
         }
     }
 }
@@ -82,13 +127,14 @@ fn remove_left_behind(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    inode: u64,
+    /// `None`: it belongs to another process.
+    inode: Option<u64>,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Another program may have put its own there since.
-        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| Some(metadata.ino()) == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -113,6 +159,23 @@ mod tests {
         let taken = AdminSocket::bind(&admin(&path, 0o600)).unwrap_err();
         assert_eq!(taken.to_string(), "another program listens there");
         drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_inherited_socket_has_its_file_once_it_is_owned_and_whoever_left_it_leaves_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin.sock");
+        let mut left = AdminSocket::bind(&admin(&path, 0o600)).unwrap();
+        drop(AdminSocket::inherit(&admin(&path, 0o660), left.duplicate().unwrap()).unwrap());
+        assert!(path.exists(), "who never owned it has removed it");
+        let mut heir = AdminSocket::inherit(&admin(&path, 0o660), left.duplicate().unwrap()).unwrap();
+        heir.own().unwrap();
+        left.disown();
+        drop(left);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o660);
+        UnixStream::connect(&path).unwrap();
+        drop(heir);
         assert!(!path.exists());
     }
 
