@@ -90,7 +90,9 @@ impl Story<'_> {
             let names_a_side = ["client_reset", "backend_reset", "backend_truncated"].contains(&record.reason);
             let timed_out = names_a_side && record.duration >= session.half_close_timeout;
             let aged = record.reason.starts_with("max_lifetime");
-            if !self.drained && !idled && !timed_out && !aged {
+            // A server that is left has no longer than the linger time for what it was still to be told.
+            let dismissed = self.run.was_dismissed(client, |_| true);
+            if !self.drained && !idled && !timed_out && !aged && !dismissed {
                 self.check_delivery(backend, &who);
             }
         }
