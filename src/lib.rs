@@ -17,9 +17,8 @@
 //! - The **dispatcher** is one thread with a ring of its own. It accepts, applies limits, places each client on a shard
 //!   and hands it over. It sees neither ciphertext nor plaintext.
 //! - The **control plane** is the main thread: signals, the log, the service manager and its watchdog. It touches no
-//!   session. A thread beside it reloads, and another checks servers and listens to Sentinels.
-//!   session. A thread beside it reloads, and another answers administrators and Prometheus: it reads what each thread of
-//!   the data plane counts, where that is.
+//!   session. A thread beside it reloads, another checks servers and listens to Sentinels, and another answers
+//!   administrators and Prometheus: it reads what each thread of the data plane counts, where that is.
 //!
 //! # Code map, bottom up
 //!
@@ -36,10 +35,10 @@
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 0 | [`takeover`] | hands sockets to the process that takes this one's place |
-//! | 1 | [`secret`] | passwords in files of their own |
-//! | 1 | [`auth_check`] | whether a server asks for a password, as last seen |
 //! | 0 | `labels` | enums whose variants have names in logs and metrics |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
+//! | 1 | [`secret`] | passwords in files of their own |
+//! | 1 | [`auth_check`] | whether a server asks for a password, as last seen |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
 //! | 1 | `pthread` | with the feature `pthread-emulation` only: that lock as the one of C libraries, with the `unsafe` of it |

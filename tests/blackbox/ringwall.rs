@@ -142,9 +142,11 @@ impl Setup {
         let written = |server: &String| if server.starts_with('{') { server.clone() } else { format!("{server:?}") };
         let servers: Vec<_> = self.servers.iter().map(written).collect();
         let servers = if servers.is_empty() { String::new() } else { format!("servers = [{}]", servers.join(", ")) };
+        // Tests wait for lines: none is withheld.
         let text = format!(
             "[[listener]]\nname = \"public\"\nbind = \"{}\"\nbackend = \"server\"\n\
-             {}\n{}\n[[backend]]\nname = \"server\"\n{}\n{}\n[log]\nformat = \"json\"\n{}",
+             {}\n{}\n[[backend]]\nname = \"server\"\n{}\n{}\n[log]\nformat = \"json\"\n\
+             failures_per_second = 100000\n{}",
             self.bind,
             self.transport.replace(" }", &format!("{} }}", self.tls)),
             self.listener,

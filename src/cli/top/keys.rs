@@ -13,7 +13,7 @@ const FILTER_MAX: usize = 64;
 /// Rows of a page.
 const PAGE: isize = 10;
 /// Why nothing is changed.
-const CHANGES_OFF: &str = "Changes are off: admin.allow_changes = true in ringwall's configuration allows them";
+const CHANGES_OFF: &str = "Changes are off: admin.allow_changes = true would allow them";
 
 /// What a key asks of the program beyond what it does to the screen.
 #[derive(Debug, PartialEq, Eq)]
@@ -202,10 +202,7 @@ mod tests {
             assert_eq!(wish, Wish::Nothing);
         }
         assert_eq!(screen.mode, Mode::Watching);
-        assert_eq!(
-            screen.notice.unwrap().text,
-            "Changes are off: admin.allow_changes = true in ringwall's configuration allows them"
-        );
+        assert_eq!(screen.notice.unwrap().text, "Changes are off: admin.allow_changes = true would allow them");
     }
 
     #[test]

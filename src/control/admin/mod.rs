@@ -34,6 +34,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
+use tracing::warn;
 
 pub use self::asking::Way;
 pub use self::socket::AdminSocket;
@@ -150,7 +151,10 @@ impl Admin {
     /// Starts the thread. It ends with the program; what is given back is to be kept until then.
     pub(super) fn start(self, ties: Ties) -> io::Result<AdminDoor> {
         let Self { mut socket, watched, way } = self;
-        socket.own()?;
+        if let Err(error) = socket.own() {
+            // Not worth the connections of clients: who took over from another process has no way back.
+            warn!(target: "ringwall::control", %error, "the file of the admin socket cannot be made this process's own");
+        }
         let Ties { standing, log_levels, reloads, changes } = ties;
         let listener = socket.listener.try_clone()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
