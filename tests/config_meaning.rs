@@ -181,7 +181,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 111);
+    assert_eq!(keys, 112);
 }
 
 #[test]
