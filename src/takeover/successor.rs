@@ -208,8 +208,9 @@ impl Raising {
             self.channel.send(word::ALL, b"", None)
         });
         // One that has ended, or has said why it will.
-        handed
-            .or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(self.failure(&error)) })
+        let ended =
+            |error: &io::Error| [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&error.kind());
+        handed.or_else(|error| if ended(&error) { Ok(()) } else { Err(self.failure(&error)) })
     }
 
     /// Returns whether it takes the socket that administrators connect to.
@@ -218,6 +219,8 @@ impl Raising {
             let message = match self.channel.receive() {
                 Ok(Some(message)) => message,
                 Ok(None) => return Err(Failure::Seen("it ended without saying why".to_owned())),
+                // It ended with something of ours unread, which is told once; what it said before comes behind.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
                 Err(error) => return Err(self.failure(&error)),
             };
             let (first, rest) = message.parts();
