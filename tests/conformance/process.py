@@ -68,7 +68,8 @@ class Ringwall:
                 file.write(f'[[listener]]\nname = "{listener}"\nbind = "127.0.0.1:0"\nbackend = "redis"\n')
                 file.write(f"[listener.tls]\n{tls}\n")
             file.write(f'[[backend]]\nname = "redis"\nservers = ["unix:{redis.socket}"]\n')
-            file.write('[log]\nformat = "json"\n[runtime]\nshards = 2\n')
+            # Each session's line is waited for: none is withheld.
+            file.write('[log]\nformat = "json"\nfailures_per_second = 100000\n[runtime]\nshards = 2\n')
             file.write(f'[limits]\nmax_connections = 1000\nhandshake_timeout = "{handshake_timeout}"\n')
         environment = {
             name: value for name, value in os.environ.items() if name not in ("RINGWALL_LOG", "NOTIFY_SOCKET")
