@@ -21,6 +21,7 @@ use crate::io::{Driver, Errno, Lease};
 use crate::pool::{Pool, SendBuf};
 use crate::session::close::CloseReason;
 use crate::session::{Side, Turn};
+use crate::time::Time;
 use crate::tls::{Acceptor, looks_like_plaintext};
 
 /// Messages served in one turn. An ECDSA handshake costs about 0.1 ms, one with RSA-2048 about 0.7 ms.
@@ -91,8 +92,9 @@ impl Handshake {
 pub(super) struct Queue {
     max: usize,
     begun: usize,
-    /// Those that have begun, in that order.
-    begun_order: VecDeque<SessionId>,
+    /// Those that have begun, in the order in which their clients were accepted: the newest begin first in a storm, and
+    /// would be the first to go in the order of beginning.
+    begun_order: VecDeque<(Time, SessionId)>,
     going_on: VecDeque<(SessionId, Side)>,
     resumable: VecDeque<SessionId>,
     fresh: VecDeque<SessionId>,
@@ -126,6 +128,14 @@ impl Queue {
     fn next(&mut self) -> Option<(SessionId, Side)> {
         let new = |queue: &mut Self| queue.resumable.pop_back().or_else(|| queue.fresh.pop_back());
         self.going_on.pop_front().or_else(|| new(self).map(|id| (id, Side::Client)))
+    }
+
+    /// Counts one as begun whose client was accepted at `since`. Clients come in order, and in a
+    /// storm in the reverse of it, so the place is near an end, and a deque moves its shorter one.
+    fn begin(&mut self, id: SessionId, since: Time) {
+        self.begun += 1;
+        let place = self.begun_order.partition_point(|&(other, _)| other <= since);
+        self.begun_order.insert(place, (since, id));
     }
 
     /// Of the new ones the one that has waited longest for nothing.
@@ -272,8 +282,7 @@ impl<D: Driver> Shard<D> {
         let Some(entry) = self.table.entry(id) else { return };
         if entry.handshake.stage == Stage::New {
             entry.handshake.stage = Stage::Begun;
-            self.handshakes.begun += 1;
-            self.handshakes.begun_order.push_back(id);
+            self.handshakes.begin(id, entry.session.started());
         }
     }
 
@@ -283,7 +292,7 @@ impl<D: Driver> Shard<D> {
             let Some(id) = self.handshakes.oldest() else { break };
             self.give_way(id);
         }
-        while let Some(&id) = self.handshakes.begun_order.front() {
+        while let Some(&(_, id)) = self.handshakes.begun_order.front() {
             let stage = self.table.entry(id).map(|entry| entry.handshake.stage);
             let over = stage != Some(Stage::Begun);
             if !over && self.handshakes.begun <= self.handshakes.max {
@@ -350,6 +359,16 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| queue.next()).map(|(id, _)| id.slot).collect();
         assert_eq!(order, [6, 7, 5, 4, 3, 2, 1]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn of_those_begun_the_one_accepted_first_makes_room_first_in_whatever_order_they_began() {
+        let mut queue = Queue::new(8);
+        for accepted in [5, 3, 4, 1, 2] {
+            queue.begin(id(accepted), Time::from_nanos(u64::from(accepted)));
+        }
+        let order: Vec<_> = queue.begun_order.iter().map(|(_, id)| id.slot).collect();
+        assert_eq!((queue.begun, order), (5, vec![1, 2, 3, 4, 5]));
     }
 
     #[test]
