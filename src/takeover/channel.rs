@@ -80,12 +80,13 @@ impl Channel {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let mut room = [IoSliceMut::new(&mut bytes)];
-        let received =
-            match rustix::io::retry_on_intr(|| recvmsg(&self.0, &mut room, &mut beside, RecvFlags::CMSG_CLOEXEC)) {
-                // Closed with messages unread.
-                Err(Errno::CONNRESET) => return Ok(None),
-                received => received?,
-            };
+        let received = loop {
+            match recvmsg(&self.0, &mut room, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+                // The other end was closed with messages unread. That is told once, ahead of what it had sent before.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                received => break received?,
+            }
+        };
         if received.bytes == 0 {
             return Ok(None);
         }

@@ -219,8 +219,6 @@ impl Raising {
             let message = match self.channel.receive() {
                 Ok(Some(message)) => message,
                 Ok(None) => return Err(Failure::Seen("it ended without saying why".to_owned())),
-                // It ended with something of ours unread, which is told once; what it said before comes behind.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
                 Err(error) => return Err(self.failure(&error)),
             };
             let (first, rest) = message.parts();
@@ -296,7 +294,8 @@ mod tests {
     fn a_program_that_was_ready_and_has_ended_is_no_heir() {
         let (_successor, told) =
             start("/bin/sh", &["-c", "printf 'later words' >&0; printf 'ready admin' >&0"], Duration::from_secs(60));
-        assert!(matches!(told.recv().unwrap(), News::Ready { admin: true, .. }));
+        let news = told.recv().unwrap();
+        assert!(matches!(news, News::Ready { admin: true, .. }), "{news:?}");
         assert_eq!(failure(&told), "it ended before it had taken over (exit status: 0)");
     }
 
