@@ -32,6 +32,7 @@
 //! | 0 | [`files`] | reads the files that the configuration names |
 //! | 0 | [`cgroup`] | what the control groups leave this process |
 //! | 0 | [`secrecy`] | no core files, no debuggers |
+//! | 0 | [`date`] | seconds since 1970 as a date |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 0 | [`takeover`] | hands sockets to the process that takes this one's place |
@@ -167,6 +168,7 @@ pub mod cgroup;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod date;
 pub mod dispatcher;
 pub mod doctor;
 pub mod events;

@@ -4,13 +4,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use ringwall::metrics::Tally;
 use ringwall::multiplex::{Id, Multiplexer, Options, Output};
 use ringwall::pool::Pool;
 use ringwall::session::Turn;
-use ringwall::session::coalescer::Threshold;
 use ringwall::time::Time;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -98,18 +96,7 @@ impl World {
 
 #[test]
 fn requests_and_replies_over_a_shared_connection_take_nothing_from_the_allocator() {
-    let mut multiplexer = Multiplexer::new(Options {
-        coalesce: Threshold::Bytes(64 * 1024),
-        send_buffer_bytes: 256 * 1024,
-        bytes_max: 1024 * 1024,
-        client_requests_max: 128,
-        connection_requests_max: 1_024,
-        class_connections_max: 1,
-        classes_max: 16,
-        idle_connections_max: 4,
-        connect_timeout: Duration::from_secs(5),
-        slow_client_timeout: Duration::from_secs(1),
-    });
+    let mut multiplexer = Multiplexer::new(Options::default());
     let clients: Vec<_> = (0..CLIENTS).map(|_| multiplexer.accept()).collect();
     let (pool, tally) = (Pool::new(), Tally::default());
     let mut world = World { multiplexer, pool, tally, clients, link: None, to_server: 0, to_clients: 0 };

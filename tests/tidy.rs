@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("metrics", 0),
     ("time", 0),
     ("pool", 0),
+    ("date", 0),
     ("files", 0),
     ("rwlock", 0),
     ("hex", 0),

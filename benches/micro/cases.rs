@@ -149,18 +149,7 @@ fn route_command() -> Operation {
 
 /// What a shard does with a multiplexer for requests of so many clients that leave together.
 fn multiplex(clients: usize) -> Operation {
-    let mut multiplexer = Multiplexer::new(multiplex::Options {
-        coalesce: Threshold::Bytes(64 * 1024),
-        send_buffer_bytes: 256 * 1024,
-        bytes_max: 1024 * 1024,
-        client_requests_max: 128,
-        connection_requests_max: 1_024,
-        class_connections_max: 1,
-        classes_max: 16,
-        idle_connections_max: 4,
-        connect_timeout: Duration::from_secs(5),
-        slow_client_timeout: Duration::from_secs(1),
-    });
+    let mut multiplexer = Multiplexer::new(multiplex::Options::default());
     let (mut pool, tally) = (Pool::new(), Tally::default());
     let clients: Vec<_> = (0..clients).map(|_| multiplexer.accept()).collect();
     let reply = [b"$64\r\n".as_slice(), &CHUNK, b"\r\n"].concat();

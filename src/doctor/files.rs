@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use super::date::date;
 use super::finding::Finding;
 use crate::config::{Config, Keyring};
+use crate::date::date;
 use crate::tls::{Identity, Outline};
 
 /// So many days before its end a certificate should have been renewed: authorities that issue for 90 days ask for it

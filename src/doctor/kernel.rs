@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use super::date::date;
 use super::finding::Finding;
+use crate::date::date;
 use crate::io::Confinement;
 use crate::io::uring::{Unavailable, probe};
 use crate::tls::unix_time;

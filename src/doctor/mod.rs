@@ -5,7 +5,6 @@
 //!
 //! Read `tests/doctor.rs` first.
 
-mod date;
 mod files;
 mod finding;
 mod kernel;

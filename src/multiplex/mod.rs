@@ -81,6 +81,23 @@ pub struct Options {
     pub slow_client_timeout: Duration,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            coalesce: Threshold::Bytes(64 * 1024),
+            send_buffer_bytes: 256 * 1024,
+            bytes_max: 1024 * 1024,
+            client_requests_max: 128,
+            connection_requests_max: 1_024,
+            class_connections_max: 1,
+            classes_max: 16,
+            idle_connections_max: 4,
+            connect_timeout: Duration::from_secs(5),
+            slow_client_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
 /// What a multiplexer asks its shard to do.
 #[derive(Debug)]
 pub enum Output {

@@ -8,25 +8,13 @@ use ringwall::metrics::Tally;
 use ringwall::multiplex::{Id, Multiplexer, Options, Output, Reason};
 use ringwall::pool::{Pool, SendBuf};
 use ringwall::session::Turn;
-use ringwall::session::coalescer::Threshold;
 use ringwall::time::Time;
 
 use crate::server::Server;
 
 /// The options most tests use.
 pub(crate) fn options() -> Options {
-    Options {
-        coalesce: Threshold::Bytes(64 * 1024),
-        send_buffer_bytes: 256 * 1024,
-        bytes_max: 1024 * 1024,
-        client_requests_max: 128,
-        connection_requests_max: 1_024,
-        class_connections_max: 1,
-        classes_max: 16,
-        idle_connections_max: 4,
-        connect_timeout: Duration::from_secs(5),
-        slow_client_timeout: Duration::from_secs(1),
-    }
+    Options::default()
 }
 
 /// The other end of one of the multiplexer's connections.

@@ -3,6 +3,7 @@
 use crate::cli::table::Table;
 use crate::config::show_duration;
 use crate::control::admin::api::{Backend, Check, Sentinel, Sessions, Status};
+use crate::date::date;
 
 /// How the program stands.
 pub(super) fn status(status: &Status) -> String {
@@ -110,37 +111,10 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A day of the Gregorian calendar, from seconds since 1970 (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn date(unix: i64) -> String {
-    let days = unix.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::control::admin::api::{Asked, Certificate, Listener, Server, Session, Shard};
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (unix, day) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_735_689_599, "2024-12-31"),
-            (67_090_118_400, "4096-01-01"),
-            (-1, "1969-12-31"),
-        ] {
-            assert_eq!(date(unix), day);
-        }
-    }
 
     fn backends() -> Vec<Backend> {
         let check = Check {

@@ -2,7 +2,8 @@
 
 /// The date in the Gregorian calendar, UTC, as `2026-01-31`. By "chrono-Compatible Low-Level Date Algorithms" (Howard
 /// Hinnant, `civil_from_days`), which count years from March, so that the odd day is the last.
-pub(super) fn date(unix_time: i64) -> String {
+#[must_use]
+pub fn date(unix_time: i64) -> String {
     let days = unix_time.div_euclid(86_400) + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -22,6 +23,7 @@ mod tests {
     #[test]
     fn dates_are_those_that_date_1_prints() {
         for (unix_time, expected) in [
+            (-1, "1969-12-31"),
             (0, "1970-01-01"),
             (86_399, "1970-01-01"),
             (951_782_400, "2000-02-29"),
