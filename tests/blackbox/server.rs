@@ -1,15 +1,20 @@
 //! A real Redis or Valkey server, on a unix socket or a TCP port of its own.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
 use crate::certificates::Certificates;
 use crate::client::Client;
 use crate::process::Process;
+
+/// The first of the ports that tests give to servers.
+const PORTS_FROM: u32 = 10_000;
 
 /// A server with no persistence, ended when it is dropped.
 pub(crate) struct Server {
@@ -132,8 +137,20 @@ pub(crate) fn program() -> &'static str {
         .expect("neither redis-server nor valkey-server is installed; tests/run.sh installs one")
 }
 
-/// A port that nothing listens on at the moment.
+/// A port that nothing listens on, outside those that the kernel gives to clients: a connection that leaves from the
+/// port meanwhile would keep the server off it. No other call in this process has got it.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    listener.local_addr().unwrap().port()
+    static LATEST: AtomicU32 = AtomicU32::new(0);
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let end: u32 = range.split_whitespace().next().unwrap().parse().unwrap();
+    let ports = end.checked_sub(PORTS_FROM).filter(|&ports| ports > 0);
+    let ports = ports.unwrap_or_else(|| panic!("no port from {PORTS_FROM} on is left to servers: {range}"));
+    // Processes side by side begin far from each other.
+    let begin = std::process::id().wrapping_mul(997);
+    let chosen = (0..ports).find_map(|_| {
+        let turn = begin.wrapping_add(LATEST.fetch_add(1, Ordering::Relaxed)) % ports;
+        let port = u16::try_from(PORTS_FROM + turn).unwrap();
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok().then_some(port)
+    });
+    chosen.expect("every port is in use")
 }
