@@ -49,15 +49,15 @@ impl Pulse {
         self.0.answered.load(Ordering::Relaxed) >= number
     }
 
-    /// Whether there is nobody to ask any more.
+    /// Whether there is nobody to ask any more. All that the thread did is to be seen then.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.has_answered(ENDED)
+        self.0.answered.load(Ordering::Acquire) == ENDED
     }
 
     /// The thread ends: it owes no answer any more.
     pub fn end(&self) {
-        self.0.answered.store(ENDED, Ordering::Relaxed);
+        self.0.answered.store(ENDED, Ordering::Release);
     }
 }
 

@@ -207,7 +207,7 @@ impl DataPlane {
             starting.push(Starting::shard(id, core, &blueprint, &dispatcher_doorbell, sender, ends)?);
         }
         let dispatcher_tally = Arc::new(Tally::default());
-        let shards: Vec<_> = starting.iter().map(|shard| shard.port.watched()).collect();
+        let shards: Vec<_> = starting.iter().zip(&pulses).map(|(shard, pulse)| shard.port.watched(pulse)).collect();
         let mut tallies: Vec<_> = shards.iter().map(|shard| Arc::clone(&shard.tally)).collect();
         tallies.push(Arc::clone(&dispatcher_tally));
         let (ports, dispatcher_rings) = Starting::wait_for_all(starting)?;

@@ -19,6 +19,7 @@ use crate::io::{Driver, RingHandle};
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Sender, mailbox, pending_flags};
 use crate::metrics::Tally;
+use crate::pulse::Pulse;
 use crate::shard::links::{BusyMeter, Links};
 use crate::shard::{self, Order, Report, Shard};
 use crate::tls;
@@ -45,8 +46,8 @@ pub(super) struct PortEnds {
 }
 
 impl PortEnds {
-    pub(super) fn watched(&self) -> WatchedShard {
-        WatchedShard { tally: Arc::clone(&self.tally), load: Arc::clone(&self.load) }
+    pub(super) fn watched(&self, pulse: &Pulse) -> WatchedShard {
+        WatchedShard { tally: Arc::clone(&self.tally), load: Arc::clone(&self.load), pulse: pulse.clone() }
     }
 }
 

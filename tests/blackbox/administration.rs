@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use crate::admin::{Answer, Metrics};
 use crate::client::{Client, End};
-use crate::ringwall::Setup;
+use crate::ringwall::{Ringwall, Setup};
 use crate::server::{Server, free_port};
 
 const CHANGES: &str = "allow_changes = true\n";
@@ -349,4 +349,35 @@ fn listing_does_not_disturb_what_is_relayed() {
         }
         assert!(listing.join().unwrap() <= 100);
     });
+}
+
+#[test]
+fn a_draining_ringwall_lists_its_sessions_sets_its_log_level_and_closes_what_holds_it_up() {
+    let server = Server::on_unix_socket();
+    // Two of the three have no session.
+    let sections = "[runtime]\nshards = 3\n[limits]\nshutdown_timeout = \"1h\"\n";
+    let mut ringwall = Setup::before(server.address()).sections(sections).admin(CHANGES).start();
+    let mut blocked = ringwall.client();
+    blocked.send_request(&["BLPOP", "queue", "0"]);
+    let mut direct = server.client();
+    while !direct.text(&["INFO", "clients"]).contains("blocked_clients:1") {}
+    ringwall.terminate();
+    let shards =
+        |ringwall: &Ringwall| ringwall.process.threads().iter().filter(|thread| thread.starts_with("shard-")).count();
+    while shards(&ringwall) > 1 {}
+    let admin = ringwall.admin();
+    assert_eq!(field(&admin.get("/status").body, "phase"), "draining");
+    let listed = admin.get("/sessions");
+    assert_eq!((count(&listed), field(&listed.body, "next")), (1, "null"));
+    assert_eq!(done(&admin.post("/log-level?level=info")), "log level: ringwall=info");
+    let id = field(&listed.body, "id").to_owned();
+    let (shard, of_shard) = id.split_once('-').unwrap();
+    for other in ["0", "1", "2"].into_iter().filter(|other| *other != shard) {
+        let name = format!("{other}-{of_shard}");
+        let why = refused(&admin.post(&format!("/close?session={name}")), 404);
+        assert_eq!(why, format!("there is no open session {name}"));
+    }
+    assert_eq!(done(&admin.post(&format!("/close?session={id}"))), format!("session {id} closed"));
+    assert_eq!(blocked.end(), End::Orderly);
+    assert_eq!(ringwall.wait().1.code(), Some(0));
 }

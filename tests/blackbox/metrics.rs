@@ -274,20 +274,15 @@ fn the_process_and_what_runs_are_told() {
 fn nothing_listens_for_administrators_unless_it_is_asked_for_and_then_for_the_user_alone() {
     let server = Server::on_unix_socket();
     let without = Ringwall::before(server.address());
-    assert!(threads(&without).iter().all(|thread| thread != "admin"), "{:?}", threads(&without));
+    let threads = without.process.threads();
+    assert!(threads.iter().all(|thread| thread != "admin"), "{threads:?}");
     let with = Setup::before(server.address()).admin("").start();
-    assert!(threads(&with).contains(&"admin".to_owned()));
+    assert!(with.process.threads().contains(&"admin".to_owned()));
     let mode = fs::metadata(with.folder().join("admin.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let shared = Setup::before(server.address()).admin("socket_mode = \"0660\"\n").start();
     let mode = fs::metadata(shared.folder().join("admin.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-}
-
-fn threads(ringwall: &Ringwall) -> Vec<String> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", ringwall.process.pid().as_raw_nonzero())).unwrap();
-    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default().trim().to_owned();
-    tasks.map(|task| name(task.unwrap())).collect()
 }
 
 #[test]

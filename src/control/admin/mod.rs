@@ -54,6 +54,7 @@ use crate::roster::waiting::Waiting;
 const CONNECTIONS_MAX: usize = 16;
 /// The longest that a connection may take, from its first byte to its last.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::pulse::Pulse;
 /// The longest that a request's head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a request's head at most; the library's least.
@@ -70,6 +71,8 @@ pub struct WatchedShard {
     pub load: Arc<LoadCell>,
 }
 
+    /// Whether it is there: one that is told to drain ends with its last session, and answers nothing from then on.
+    pub pulse: Pulse,
 /// What is shown of the program.
 #[derive(Clone, Debug)]
 pub struct Watched {
