@@ -1,6 +1,8 @@
 //! What administrators are told of sessions and servers, and what they change.
 
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 
 use crate::admin::{Answer, Metrics};
 use crate::client::{Client, End};
@@ -321,6 +323,21 @@ fn a_reload_is_answered_with_its_result() {
     let failed = refused(&ringwall.admin().post("/reload"), 409);
     assert!(failed.starts_with("what was in use stays: ") && failed.contains("unknown key"), "{failed}");
     ringwall.assert_serves();
+}
+
+#[test]
+fn a_request_that_breaks_off_is_not_obeyed() {
+    let server = Server::on_unix_socket();
+    let ringwall = Setup::before(server.address()).admin(CHANGES).start();
+    let mut stream = UnixStream::connect(ringwall.folder().join("admin.sock")).unwrap();
+    stream.write_all(b"POST /reload HTTP/1.1\r\nHost: ringwall\r\nContent-Length: 100\r\n\r\nhalf").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains("the request is not complete, and nothing was done: "), "{answer}");
+    let metrics = ringwall.admin().metrics();
+    assert_eq!(metrics.sum("ringwall_reloads_total"), 0.0);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 pub mod api;
 mod asking;
 mod changes;
+mod connections;
 mod exposition;
 mod families;
 mod process;
@@ -27,18 +28,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
 use tracing::warn;
 
 pub use self::asking::Way;
 pub use self::socket::AdminSocket;
 
+use self::connections::{Connections, State};
 use self::socket::Listener;
 use super::Rosters;
 use super::health;
@@ -48,13 +52,9 @@ use super::standing::Standing;
 use crate::config::Config;
 use crate::load::LoadCell;
 use crate::metrics::Tally;
+use crate::pulse::Pulse;
 use crate::roster::waiting::Waiting;
 
-/// Connections that are served at once; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 16;
-/// The longest that a connection may take, from its first byte to its last.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
-use crate::pulse::Pulse;
 /// The longest that a request's head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a request's head at most; the library's least.
@@ -69,10 +69,10 @@ pub struct WatchedShard {
     pub tally: Arc<Tally>,
     /// What it has to do.
     pub load: Arc<LoadCell>,
-}
-
     /// Whether it is there: one that is told to drain ends with its last session, and answers nothing from then on.
     pub pulse: Pulse,
+}
+
 /// What is shown of the program.
 #[derive(Clone, Debug)]
 pub struct Watched {
@@ -196,51 +196,59 @@ async fn serve_until_left(listener: Listener, desk: Arc<Desk>, left: &Notify) ->
 
 /// Serves for ever.
 async fn serve(listener: Listener, desk: Arc<Desk>) -> io::Result<Infallible> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     match listener {
         Listener::Tcp(listener) => {
             let listener = TcpListener::from_std(listener)?;
-            accept(&places, desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
+            accept(desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
         }
         Listener::Unix(listener) => {
             let listener = UnixListener::from_std(listener)?;
-            accept(&places, desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
+            accept(desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
         }
     }
 }
 
 async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    places: &Arc<Semaphore>,
     desk: Arc<Desk>,
     mut next: impl AsyncFnMut() -> io::Result<S>,
 ) -> io::Result<Infallible> {
+    let mut connections = Connections::default();
     loop {
-        let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
         match next().await {
-            Ok(stream) => {
-                let desk = Arc::clone(&desk);
-                tokio::spawn(async move {
-                    // A client that is slow or gone has had its chance.
-                    drop(timeout(EXCHANGE_TIMEOUT, exchange(stream, desk)).await);
-                    drop(place);
-                });
-            }
+            Ok(stream) => connections.begin(|state| exchange(stream, Arc::clone(&desk), state)).await,
             // None that concerns one client alone would come again at once.
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>) -> hyper::Result<()> {
-    let answer = service_fn(|request| {
-        let desk = Arc::clone(&desk);
-        async move { Ok::<_, Infallible>(desk.answer(&request).await) }
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, state: State) {
+    let answer = service_fn(|mut request: hyper::Request<Incoming>| {
+        let (desk, state) = (Arc::clone(&desk), state.clone());
+        async move {
+            if let Err(error) = read_to_end(request.body_mut()).await {
+                return Ok::<_, Infallible>(routes::incomplete(&error));
+            }
+            state.answering();
+            let answer = desk.answer(&request).await;
+            state.waiting();
+            Ok(answer)
+        }
     });
-    http1::Builder::new()
+    let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), answer)
-        .await
+        .serve_connection(TokioIo::new(stream), answer);
+    // Whoever asked is gone, or learns of it.
+    drop(served.await);
+}
+
+/// Nothing is asked for in a body; but what breaks off was not meant to be obeyed.
+async fn read_to_end(body: &mut Incoming) -> hyper::Result<()> {
+    while let Some(frame) = body.frame().await {
+        frame?;
+    }
+    Ok(())
 }

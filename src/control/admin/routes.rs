@@ -90,6 +90,11 @@ fn refused_method(allowed: &'static str) -> Answer {
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }
+/// The answer to a request that broke off.
+pub(super) fn incomplete(error: &hyper::Error) -> Answer {
+    refused(StatusCode::BAD_REQUEST, format!("the request is not complete, and nothing was done: {error}"))
+}
+
 
 fn refused(status: StatusCode, why: String) -> Answer {
     json(status, &Outcome { done: None, error: Some(why) })
