@@ -130,6 +130,8 @@ fn a_server_that_hangs_gets_no_new_sessions_and_keeps_those_it_has() {
     assert_serves(&mut client);
     let mut sleeper = server.client();
     sleeper.send_request(&["DEBUG", "SLEEP", "4"]);
+    let failed = line(&ringwall, 1, "\"server's check failed: it gets sessions until more fail in a row\"");
+    assert!(failed.contains("no answer within 200ms") && failed.contains("\"state\":\"up\""), "{failed}");
     assert!(line(&ringwall, 1, "\"server is down").contains("no answer within 200ms"));
     assert!(refusal(&ringwall).contains("down: no answer within 200ms"));
     assert_eq!(sleeper.reply(), b"+OK\r\n");
@@ -149,6 +151,7 @@ fn a_server_that_is_busy_is_alive_and_named() {
     busy.send_request(&["EVAL", "while true do end", "0"]);
     let named = line(&ringwall, 1, "(BUSY)");
     assert!(named.contains("\"state\":\"up\"") && named.contains("WARN"), "{named}");
+    assert!(named.contains("\"server's check does not tell what it should\""), "{named}");
     for client in [&mut client, &mut ringwall.plain_client()] {
         let reply = client.text(&["PING"]);
         assert!(reply.starts_with("BUSY "), "{reply}");

@@ -158,6 +158,7 @@ impl Checker {
                 address: self.member.address.clone(),
                 state,
                 changed: before != state,
+                result: CheckResult::from(outcome),
                 role,
                 problem: problem.clone(),
                 sessions: demoted.then(|| self.scope.sessions_word()),

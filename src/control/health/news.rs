@@ -11,6 +11,7 @@ use tracing::{debug, error, info, warn};
 use super::answer::ServerRole;
 use super::judge::State;
 use super::knowledge::Contact;
+use super::status::CheckResult;
 use crate::io::Address;
 
 /// News that wait to be logged at most: a change of every server there may well be.
@@ -31,6 +32,8 @@ pub(in crate::control) enum News {
         state: State,
         /// Whether that has changed.
         changed: bool,
+        /// What came of the last check.
+        result: CheckResult,
         /// The role that it has told.
         role: Option<ServerRole>,
         /// What is wrong.
@@ -77,11 +80,10 @@ impl News {
     /// Writes the line.
     pub(in crate::control) fn log(&self) {
         match self {
-            Self::Server { state, changed, problem, .. } => {
-                if !changed && problem.is_none() {
-                    return;
+            Self::Server { state, changed, result, problem, .. } => {
+                if *changed || problem.is_some() {
+                    self.log_server(*state, *changed, *result);
                 }
-                self.log_server(*state, *changed);
             }
             Self::Sentinel { backend, sentinel, contact } => match contact {
                 Contact::Unasked => {}
@@ -118,7 +120,7 @@ impl News {
         }
     }
 
-    fn log_server(&self, state: State, changed: bool) {
+    fn log_server(&self, state: State, changed: bool, result: CheckResult) {
         let Self::Server { backend, server, address, role, problem, sessions, .. } = self else { return };
         let (role, problem) = (role.map(display), problem.as_deref());
         macro_rules! line {
@@ -142,6 +144,9 @@ impl News {
             (State::WrongRole, true) => line!(warn, "server has another role than its backend wants"),
             (State::Unknown, true) => line!(info, "server's role is not known yet: it gets no sessions"),
             (State::Down | State::WrongRole, false) => line!(debug, "server is as before"),
+            (State::Up | State::Unknown, false) if result == CheckResult::Failed => {
+                line!(warn, "server's check failed: it gets sessions until more fail in a row");
+            }
             (State::Up | State::Unknown, false) => line!(warn, "server's check does not tell what it should"),
         }
     }
