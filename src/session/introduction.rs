@@ -33,6 +33,12 @@ impl Session {
         matches!(self.phase, Phase::Introducing)
     }
 
+    /// Whether the client of a TLS listener has said hello, and all of it.
+    #[must_use]
+    pub fn has_heard_hello(&self) -> bool {
+        matches!(&self.client.transport, Transport::Tls(engine) if engine.has_heard_hello())
+    }
+
     /// Takes the front of what has come from the client while its header is awaited, and says how many bytes that
     /// were. Those behind them are for [`Session::handle_received`], which also takes all of them.
     pub fn introduce(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {

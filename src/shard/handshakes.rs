@@ -9,7 +9,8 @@
 //!
 //! Invariants:
 //! - Nothing is signed for a client that is gone or whose time is over.
-//! - At most `max_handshakes` have begun and as many wait; the oldest make room.
+//! - At most `max_handshakes` have begun and as many wait; the oldest make room. A client that has said only a part of its
+//!   hello is neither of the two: it costs no more than one that is silent, and has as long.
 //! - What waits lies in buffers of the pool, not in those that the kernel receives into.
 
 use std::collections::VecDeque;
@@ -36,7 +37,7 @@ const WAITING_BYTES_MAX: usize = 48 * 1024;
 /// How far a handshake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing of the client's was served.
+    /// The client has not said hello, or not all of it: nothing was spent on it.
     New,
     /// A signature may have been spent on it.
     Begun,
@@ -242,9 +243,7 @@ impl<D: Driver> Shard<D> {
             entry.session.handle_end(Side::Client, error, turn);
         }
         self.pool.give(bytes);
-        if !worthless {
-            self.begin(id);
-        }
+        self.begin(id);
         self.touch(id);
         !worthless
     }
@@ -278,9 +277,10 @@ impl<D: Driver> Shard<D> {
         }
     }
 
+    /// Counts a client's handshake as begun once it is.
     fn begin(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        if entry.handshake.stage == Stage::New {
+        if entry.handshake.stage == Stage::New && entry.session.has_heard_hello() {
             entry.handshake.stage = Stage::Begun;
             self.handshakes.begin(id, entry.session.started());
         }

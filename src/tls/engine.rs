@@ -382,6 +382,12 @@ impl Engine {
         !matches!(self.phase, Phase::Traffic(_))
     }
 
+    /// Whether the client's hello has come to its end and was taken, in the server's role.
+    #[must_use]
+    pub fn has_heard_hello(&self) -> bool {
+        if let Phase::Handshake(handshake) = &self.phase { handshake.has_heard_hello() } else { true }
+    }
+
     /// Whether the peer has sent close_notify: nothing it sends from there on counts.
     #[must_use]
     pub const fn peer_closed(&self) -> bool {

@@ -32,6 +32,11 @@ impl Handshake {
         !self.connection.common().is_handshaking()
     }
 
+    /// Whether a client's hello has come to its end and was taken. Nothing is computed for one before.
+    pub(super) fn has_heard_hello(&self) -> bool {
+        self.connection.common().protocol_version().is_some()
+    }
+
     /// Hands `records` to rustls until it wants no more, and gives how many bytes at the front it is done with. What it
     /// answers goes to `replies`, or nowhere when `closed` says that nothing may follow what was sent.
     pub(super) fn process(

@@ -109,3 +109,34 @@ fn nothing_is_signed_for_clients_that_have_gone() {
     ringwall.assert_serves();
     assert_eq!(total(&mut ringwall, "handshakes_abandoned"), 50);
 }
+
+#[test]
+fn half_a_hello_is_no_handshake_and_takes_no_place_of_one() {
+    let server = Server::on_unix_socket();
+    let sections = "[limits]\nmax_handshakes = 32\n[runtime]\nshards = 1\n";
+    let mut ringwall = Setup::before(server.address()).sections(sections).start();
+    let hello = ringwall.dial().client_hello();
+    let half = |number: usize| &hello[..if number.is_multiple_of(2) { 40 } else { hello.len() - 1 }];
+    let mut slow: Vec<_> = (0..40)
+        .map(|number| {
+            let mut socket = ringwall.dial().socket().unwrap();
+            socket.write_all(half(number)).unwrap();
+            socket
+        })
+        .collect();
+    ringwall.assert_serves();
+    // As many of them go on as may, with one more behind them, and all are answered.
+    for (number, socket) in slow.iter_mut().enumerate().take(31) {
+        socket.write_all(&hello[half(number).len()..]).unwrap();
+    }
+    for socket in &mut slow[..31] {
+        let mut record = [0; 5];
+        socket.read_exact(&mut record).unwrap();
+        // A handshake record, not an alert.
+        assert_eq!(record[0], 22);
+    }
+    ringwall.assert_serves();
+    drop(slow);
+    ringwall.wait_for_ended_sessions(42);
+    assert_eq!(total(&mut ringwall, "handshakes_displaced"), 0);
+}
