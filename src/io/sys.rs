@@ -285,11 +285,27 @@ pub fn local_address(socket: Fd) -> Option<SocketAddr> {
     address_from(|room, len| unsafe { libc::getsockname(socket.0, room, len) })
 }
 
-/// The address of the peer; `None` when it is gone or not a TCP socket.
+/// The address of the peer, also of one that has reset the connection meanwhile; `None` when it is not a TCP socket, or one
+/// that was never connected.
 #[must_use]
 pub fn peer_address(socket: Fd) -> Option<SocketAddr> {
-    // SAFETY: `address_from` passes what getpeername demands: room for an address, and the length of that room.
-    address_from(|room, len| unsafe { libc::getpeername(socket.0, room, len) })
+    address_from(|room, len| {
+        // SAFETY: `address_from` passes what getpeername demands: room for an address, and the length of that room.
+        let asked = unsafe { libc::getpeername(socket.0, room, len) };
+        if asked == 0 || Errno::last() != Errno(libc::ENOTCONN) {
+            return asked;
+        }
+        // Of a connection that was reset only this option tells it, for the exact length of an address of its family.
+        let tell = |exact| {
+            // SAFETY: getsockopt writes at most `exact` bytes, and `address_from` has room for any address.
+            unsafe {
+                *len = exact;
+                libc::getsockopt(socket.0, libc::SOL_SOCKET, libc::SO_PEERNAME, room.cast(), len)
+            }
+        };
+        let lengths = [len_of::<libc::sockaddr_in6>(), len_of::<libc::sockaddr_in>()];
+        lengths.into_iter().map(tell).find(|&told| told == 0).unwrap_or(asked)
+    })
 }
 
 /// Sends FIN. That the peer is gone already is no error.
@@ -368,6 +384,7 @@ fn saturate(value: u32) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     fn option_of(socket: Fd, level: c_int, name: c_int) -> c_int {
@@ -387,6 +404,24 @@ mod tests {
             let (server, _) = TcpListener::from(listener).accept().unwrap();
             assert_eq!(peer_address(Fd(server.as_raw_fd())), Some(client.local_addr().unwrap()));
         }
+    }
+
+    #[test]
+    fn a_peer_that_has_reset_the_connection_is_known_all_the_same() {
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::from(listen(host.parse().unwrap(), 16).unwrap());
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let address = client.local_addr().unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            server.write_all(b"x").unwrap();
+            client.peek(&mut [0]).unwrap();
+            // With that byte unread, it is a reset.
+            drop(client);
+            assert_eq!(server.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+            assert_eq!(server.peer_addr().unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
+            assert_eq!(peer_address(Fd(server.as_raw_fd())), Some(address));
+        }
+        assert_eq!(peer_address(Fd(TcpListener::bind("127.0.0.1:0").unwrap().as_raw_fd())), None);
     }
 
     #[test]

@@ -150,3 +150,21 @@ fn two_peers_that_both_write_and_do_not_read_are_a_stall_in_the_log() {
     // What it sent before may still be delivered, for as long as after any end.
     ringwall.session_ended("client_reset");
 }
+
+#[test]
+fn a_client_that_resets_at_once_is_logged_with_its_address() {
+    use rustix::process::Signal;
+    let server = Server::on_unix_socket();
+    let ringwall = Ringwall::before(server.address());
+    // It is gone before it is accepted.
+    ringwall.process.signal(Signal::STOP);
+    let mut client = ringwall.dial().socket().unwrap();
+    let address = client.local_addr().unwrap();
+    client.write_all(b"PING\r\n").unwrap();
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    ringwall.process.signal(Signal::CONT);
+    ringwall.wait_for_ended_sessions(1);
+    let line = ringwall.process.line(|line| line.contains("session closed"));
+    assert!(line.contains(&format!("\"client\":\"{address}\"")), "{line}");
+}
