@@ -82,6 +82,10 @@ fn check(file: &ConfigFile) -> Result<(), Failure> {
     for warning in config.warnings.iter().chain(&config.to_be_probed) {
         complain(&format!("ringwall: warning: {warning}\n"));
     }
+    // It may be checked on another machine than the one that it is for.
+    if let Err(error) = server::check_sources(&config) {
+        complain(&format!("ringwall: warning: {error}\n"));
+    }
     put_out(&format!("{}: valid\n{}", file.config.display(), Plan(&config)))
 }
 

@@ -66,6 +66,18 @@ impl AddressSet {
         self.borders[next - 1].1
     }
 
+    /// Whether any address of IPv4 is in the set, or any of IPv6.
+    #[must_use]
+    pub fn has_some_of(&self, ipv4: bool) -> bool {
+        let ends = self.borders.iter().skip(1).map(|&(start, _)| start - 1).chain([u128::MAX]);
+        let mut parts = self.borders.iter().zip(ends).filter(|&(&(_, inside), _)| inside);
+        parts.any(
+            |(&(first, _), last)| {
+                if ipv4 { first <= MAPPED.1 && last >= MAPPED.0 } else { first < MAPPED.0 || last > MAPPED.1 }
+            },
+        )
+    }
+
     /// Whether every address is in the set.
     #[must_use]
     pub fn is_everything(&self) -> bool {
@@ -166,6 +178,21 @@ mod tests {
         let all = networks(&["::/0", "0.0.0.0/0"]);
         assert!(AddressSet::allowing(&all, &[]).is_everything());
         assert_contains(&AddressSet::allowing(&all, &all), &[], &["::", "192.0.2.1", "::ffff:ffff"]);
+    }
+
+    #[test]
+    fn a_set_has_some_addresses_of_a_family_or_none() {
+        let has = |allow: &[&str], deny: &[&str]| {
+            let set = AddressSet::allowing(&networks(allow), &networks(deny));
+            (set.has_some_of(true), set.has_some_of(false))
+        };
+        assert_eq!(has(&[], &[]), (true, true));
+        assert_eq!(has(&[], &["0.0.0.0/0"]), (false, true));
+        assert_eq!(has(&[], &["::/0"]), (true, false));
+        assert_eq!(has(&[], &["0.0.0.0/1", "128.0.0.0/1", "::/0"]), (false, false));
+        assert_eq!(has(&["2001:db8::/32"], &[]), (false, true));
+        assert_eq!(has(&["255.255.255.255/32"], &["255.255.255.254/31"]), (true, false));
+        assert_eq!(has(&["10.0.0.0/8"], &["10.0.0.0/9", "10.128.0.0/9"]), (false, false));
     }
 
     proptest! {

@@ -282,8 +282,11 @@ fn shown_certificates<'c>(credentials: impl Iterator<Item = Option<&'c Credentia
     credentials.enumerate().flat_map(of_listener).collect()
 }
 
-/// An address that is not of this machine would be found out by the first client only.
-fn check_sources(config: &Config) -> Result<(), StartError> {
+/// Whether all `source_addresses` are of this machine; one that is not would be found out by the first client only.
+///
+/// # Errors
+/// The first that is not.
+pub fn check_sources(config: &Config) -> Result<(), StartError> {
     for backend in &config.backends {
         for &address in &backend.options.sources {
             let error = |error| StartError::Source { backend: backend.name.clone(), address, error };

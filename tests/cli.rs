@@ -248,8 +248,20 @@ fn warnings_of_a_valid_configuration_are_shown() {
     let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
     assert_eq!(
         (printed.code, &*printed.errors),
-        (Some(0), "ringwall: warning: ringwall.toml:18: backend: \"spare\" is used by no listener\n")
+        (Some(0), "ringwall: warning: ringwall.toml:18: backend: \"spare\" is used by no listener; leave it out\n")
     );
+}
+
+#[test]
+fn source_addresses_of_another_machine_are_a_warning_and_run_refuses_them() {
+    // Of the addresses for documentation (RFC 5737): no machine has it.
+    let folder = folder_with(&CONFIG.replace("sock\"]", "sock\"]\nsource_addresses = [\"192.0.2.1\"]"));
+    let problem = "backend \"valkey\": cannot connect from 192.0.2.1 of source_addresses: Cannot assign requested address \
+                   (os error 99); no interface of this machine has that address\n";
+    let checked = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+    assert_eq!((checked.code, checked.errors), (Some(0), format!("ringwall: warning: {problem}")));
+    let run = printed(&mut ringwall(folder.path(), &["run", "--config", "ringwall.toml"]));
+    assert_eq!((run.code, run.errors), (Some(1), format!("ringwall: {problem}")));
 }
 
 #[test]

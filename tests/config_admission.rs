@@ -124,7 +124,7 @@ fn one_source_cannot_have_more_connections_than_all() {
 fn what_is_no_network_is_told_how_to_write_one() {
     for (value, problem) in [
         ("\"10.0.0.0/8\"", "is not a list of networks, such as [\"192.0.2.0/24\", \"2001:db8::/32\"]"),
-        ("[]", "is not a list of networks, such as [\"192.0.2.0/24\", \"2001:db8::/32\"]"),
+        ("[]", "is empty: write a list of networks, such as [\"192.0.2.0/24\", \"2001:db8::/32\"]"),
     ] {
         assert_eq!(refusal(&with(&format!("allow = {value}"))), format!("5: listener.allow: {value} {problem}"));
     }

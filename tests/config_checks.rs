@@ -195,7 +195,7 @@ fn what_a_sentinel_lacks_or_has_too_much_of_is_named() {
         ),
         (
             "addresses = [], name = \"a\"",
-            ".addresses: [] is not a list of the Sentinels' addresses, such as [\"10.0.0.1:26379\", \"10.0.0.2:26379\"]",
+            ".addresses: [] is empty: write a list of the Sentinels' addresses, such as [\"10.0.0.1:26379\", \"10.0.0.2:26379\"]",
         ),
         ("addresses = [\"10.0.0.1:1\", \"10.0.0.1:1\"], name = \"a\"", ".addresses: \"10.0.0.1:1\" is listed twice"),
         (

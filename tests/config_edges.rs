@@ -69,7 +69,7 @@ fn what_is_wrong_about_proxies_is_named() {
         ("accept_proxy = \"v2\"", "5: listener.accept_proxy: \"v2\" is neither true nor false"),
         (
             "accept_proxy = true\ntrusted_proxies = []",
-            "6: listener.trusted_proxies: [] is not a list of networks, such as [\"192.0.2.0/24\", \"2001:db8::/32\"]",
+            "6: listener.trusted_proxies: [] is empty: write a list of networks, such as [\"192.0.2.0/24\", \"2001:db8::/32\"]",
         ),
         (
             "accept_proxy = true\ntrusted_proxies = [\"10.0.0.1/28\"]",

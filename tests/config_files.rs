@@ -163,7 +163,7 @@ fn a_value_of_the_wrong_type_is_told_what_is_allowed() {
             "is none of \"error\", \"warn\", \"info\", \"debug\", \"trace\"; did you mean \"info\"?",
         ),
         ("runtime", "cores", "2", "is not a list of core numbers, such as [0, 1]"),
-        ("runtime", "cores", "[]", "is not a list of core numbers, such as [0, 1]"),
+        ("runtime", "cores", "[]", "is empty: write a list of core numbers, such as [0, 1]"),
     ] {
         assert_eq!(
             refusal_of_minimal_and(&format!("[{table}]\n{key} = {value}")),
@@ -297,7 +297,7 @@ fn servers_that_cannot_be_are_refused() {
         ("[\"unix:run/s\"]", "\"unix:run/s\" is not an absolute path; write \"unix:/path/to/socket\"".to_owned()),
         ("[6379]", format!("6379 is neither a text nor a table; servers is {list}")),
         ("\"127.0.0.1:6379\"", format!("\"127.0.0.1:6379\" is not {list}")),
-        ("[]", format!("[] is not {list}")),
+        ("[]", format!("[] is empty: write {list}")),
     ] {
         let refusal = refusal_of_minimal_with("[\"127.0.0.1:6379\"]", servers);
         assert_eq!(refusal, format!("8: backend.servers: {message}"));

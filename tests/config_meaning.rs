@@ -410,5 +410,5 @@ fn the_dispatcher_s_core_is_left_to_it() {
 #[test]
 fn an_unused_backend_is_a_warning() {
     let config = parse(&format!("{MINIMAL}\n[[backend]]\nname = \"spare\"\nservers = [\"unix:/s\"]\n")).unwrap();
-    assert_eq!(config.warnings, ["/etc/ringwall.toml:10: backend: \"spare\" is used by no listener"]);
+    assert_eq!(config.warnings, ["/etc/ringwall.toml:10: backend: \"spare\" is used by no listener; leave it out"]);
 }

@@ -76,7 +76,7 @@ fn what_a_listener_cannot_agree_to_is_refused() {
         ),
         (
             "cipher_suites = []",
-            "cipher_suites: [] is not a list of cipher suites, such as [\"TLS_AES_128_GCM_SHA256\"]".to_owned(),
+            "cipher_suites: [] is empty: write a list of cipher suites, such as [\"TLS_AES_128_GCM_SHA256\"]".to_owned(),
         ),
         (
             "groups = [\"X25519\", \"x25519\"]",
@@ -136,7 +136,10 @@ fn keys_about_clients_that_would_check_nobody_are_refused() {
             format!("{auth}, client_crl = \"a.crl\""),
             "client_crl: \"a.crl\" is not a list of files with revocation lists, such as [\"clients.crl\"]",
         ),
-        (format!("{auth}, allowed_cn = []"), "allowed_cn: [] is not a list of common names, such as [\"worker\"]"),
+        (
+            format!("{auth}, allowed_cn = []"),
+            "allowed_cn: [] is empty: write a list of common names, such as [\"worker\"]",
+        ),
         (
             format!("{auth}, allowed_cn = [\"a\\u0000b\"]"),
             "allowed_cn: \"a\\u0000b\" is no item of a list of common names, such as [\"worker\"]",

@@ -44,6 +44,10 @@ pub struct Backend {
     pub sentinel: Option<Sentinel>,
 }
 
+/// Sessions that may wait where the file does not say, and for how long.
+pub(super) const QUEUE_MAX: u32 = 1_024;
+pub(super) const QUEUE_TIMEOUT: &str = "5s";
+
 /// Most sessions that may be asked to wait: as many as a listener may have.
 const QUEUE_MAX_MAX: u32 = 1_000_000;
 
@@ -92,7 +96,7 @@ pub(super) fn read_backends(
             entries,
             tls,
             options: read_options(&section, raw)?,
-            queue_max: section.count("max_queue", raw.max_queue.as_ref(), 0..=QUEUE_MAX_MAX)?.unwrap_or(1_024),
+            queue_max: section.count("max_queue", raw.max_queue.as_ref(), 0..=QUEUE_MAX_MAX)?.unwrap_or(QUEUE_MAX),
             resolve_interval: section.duration_or_off(
                 "resolve_interval",
                 raw.resolve_interval.as_ref(),
@@ -144,7 +148,7 @@ fn read_options(section: &Section<'_>, raw: &RawBackend) -> Result<BackendOption
     Ok(BackendOptions {
         balance: section.choice("balance", raw.balance.as_ref(), Balance::RoundRobin, &balances)?,
         retries: retries.map(|retries| u16::try_from(retries).expect("it is within its bounds")),
-        queue_timeout: section.duration("queue_timeout", raw.queue_timeout.as_ref(), "5s", "10ms"..="10m")?,
+        queue_timeout: section.duration("queue_timeout", raw.queue_timeout.as_ref(), QUEUE_TIMEOUT, "10ms"..="10m")?,
         sources: read_sources(section, raw.source_addresses.as_ref())?,
     })
 }

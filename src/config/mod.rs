@@ -37,6 +37,7 @@ mod session_limits;
 mod size;
 mod tls;
 mod value;
+mod warnings;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -271,14 +272,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
     backend::check_servers(source, &raw.backend, &backends, &listeners)?;
     let admin = Admin::read(source, raw.admin.as_ref(), machine, &listeners)?;
     let key_log = read_key_log(source, raw, &mut warnings)?;
-    for (index, backend) in backends.iter().enumerate() {
-        if listeners.iter().all(|listener| listener.backend != index) {
-            let name = &backend.name;
-            let span = raw.backend[index].span();
-            warnings.push(source.error(span, "backend", format!("\"{name}\" is used by no listener")).to_string());
-        }
-    }
-    Ok(Config {
+    let mut config = Config {
         to_be_probed: to_be_probed(source, raw, &listeners),
         listeners,
         backends,
@@ -291,7 +285,9 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         key_log,
         warnings,
         source: Arc::clone(source),
-    })
+    };
+    config.warnings.extend(warnings::of(source, raw, &config));
+    Ok(config)
 }
 
 fn to_be_probed(source: &Source, raw: &RawConfig, listeners: &[Listener]) -> Vec<String> {

@@ -52,7 +52,10 @@ fn free_cores(machine: &Machine, dispatcher_core: Option<usize>) -> Vec<usize> {
 fn listed_cores(section: &Section<'_>, value: &Spanned<Value>, machine: &Machine) -> Result<Vec<usize>, ConfigError> {
     let items = match value.get_ref() {
         Value::List(items) if !items.is_empty() => items,
-        Value::List(_) | Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Table(_) | Value::Other => {
+        Value::List(_) => {
+            return Err(section.error("cores", value, "is empty: write a list of core numbers, such as [0, 1]"));
+        }
+        Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Table(_) | Value::Other => {
             return Err(section.error("cores", value, "is not a list of core numbers, such as [0, 1]"));
         }
     };

@@ -206,12 +206,8 @@ impl Section<'_> {
         let Some(value) = raw else { return Ok(None) };
         let items = match value.get_ref() {
             Value::List(items) if !items.is_empty() => items,
-            Value::List(_)
-            | Value::Text(_)
-            | Value::Integer(_)
-            | Value::Boolean(_)
-            | Value::Table(_)
-            | Value::Other => {
+            Value::List(_) => return Err(self.error(key, value, &format!("is empty: write {what}"))),
+            Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Table(_) | Value::Other => {
                 return Err(self.error(key, value, &format!("is not {what}")));
             }
         };

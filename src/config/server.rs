@@ -24,6 +24,9 @@ const CONNECTIONS_MAX: u32 = 1_000_000;
 /// What a table may say of a server.
 const KEYS: [&str; 6] = ["address", "name", "weight", "backup", "max_connections", "server_name"];
 
+/// What messages call such a table.
+pub(super) const TABLE: &str = "backend.servers";
+
 /// An entry as it is written. A server that is written as a text has an address and nothing else.
 struct RawServer<'v> {
     values: [Option<&'v Spanned<Value>>; KEYS.len()],
@@ -98,16 +101,27 @@ pub(super) fn place_of<'v>(
     Ok(found.map_or(value, |(_, raw)| raw.get("address").unwrap_or(raw.place)))
 }
 
+/// Where this key stands in each entry, which has been read; an entry that is a text has its address alone.
+pub(super) fn places<'v>(value: &'v Spanned<Value>, key: &str) -> Vec<Option<&'v Spanned<Value>>> {
+    let Value::List(items) = value.get_ref() else { return Vec::new() };
+    let place = |item: &'v Spanned<Value>| {
+        let Value::Table(entries) = item.get_ref() else { return (key == "address").then_some(item) };
+        entries.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+    };
+    items.iter().map(place).collect()
+}
+
 /// The table's own name in messages.
 const fn table<'a>(section: &Section<'a>) -> Section<'a> {
-    Section { source: section.source, name: "backend.servers" }
+    Section { source: section.source, name: TABLE }
 }
 
 fn raw_servers<'v>(section: &Section<'_>, value: &'v Spanned<Value>) -> Result<Vec<RawServer<'v>>, ConfigError> {
     let what = "a list of addresses, such as [\"127.0.0.1:6379\"]";
     let items = match value.get_ref() {
         Value::List(items) if !items.is_empty() => items,
-        Value::List(_) | Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Table(_) | Value::Other => {
+        Value::List(_) => return Err(section.error("servers", value, &format!("is empty: write {what}"))),
+        Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Table(_) | Value::Other => {
             return Err(section.error("servers", value, &format!("is not {what}")));
         }
     };
@@ -200,5 +214,5 @@ fn unknown_key(section: &Section<'_>, key: &Spanned<String>) -> ConfigError {
         Some(close) => format!("unknown key; did you mean \"{close}\"?"),
         None => format!("unknown key; known here: {}", KEYS.join(", ")),
     };
-    section.source.error(key.span(), format!("backend.servers.{}", key.get_ref()), problem)
+    section.source.error(key.span(), format!("{TABLE}.{}", key.get_ref()), problem)
 }
