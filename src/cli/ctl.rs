@@ -1,6 +1,5 @@
 //! `ringwall ctl`: asks a running ringwall over its admin socket.
 
-pub(super) mod exchange;
 mod shown;
 
 use std::fmt;
@@ -8,10 +7,10 @@ use std::fmt;
 use clap::{Args, Subcommand};
 use form_urlencoded::Serializer;
 
-use self::exchange::Answer;
 use super::place::Place;
 use crate::config::ConfigError;
 use crate::control::admin::api::{Outcome, Sessions, Status};
+use crate::control::admin::client::{self, Answer};
 use crate::io::Address;
 
 /// What to ask a running ringwall.
@@ -151,7 +150,7 @@ impl Ctl {
     pub fn run(&self) -> Result<String, CtlError> {
         let address = self.place.address()?;
         let (method, path) = self.question.request();
-        let answer = exchange::ask(&address, method, &path).map_err(|error| CtlError::Unreachable(address, error))?;
+        let answer = client::ask(&address, method, &path).map_err(|error| CtlError::Unreachable(address, error))?;
         self.shown(answer)
     }
 

@@ -14,9 +14,9 @@ use super::Happening;
 use super::change::Change;
 use super::counters::Counters;
 use super::model::Sample;
-use crate::cli::ctl::exchange::ask_within;
 use crate::cli::ctl::{CtlError, query};
 use crate::control::admin::api::{Outcome, Sessions};
+use crate::control::admin::client::ask_within;
 use crate::io::{Address, sys};
 
 /// How long ringwall may take to answer a question before it counts as lost.

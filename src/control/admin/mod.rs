@@ -9,6 +9,7 @@
 pub mod api;
 mod asking;
 mod changes;
+pub mod client;
 mod connections;
 mod exposition;
 mod families;

@@ -1,4 +1,4 @@
-//! One request to the admin socket, and its answer.
+//! One request to a running ringwall's admin listener, and its answer.
 
 use std::io;
 use std::time::Duration;
@@ -18,25 +18,28 @@ use crate::io::Address;
 const TIMEOUT: Duration = Duration::from_secs(35);
 
 /// What was answered.
-pub(in crate::cli) struct Answer {
+#[derive(Clone, Debug)]
+pub struct Answer {
     /// Whether it is what was asked for, and not why that is refused.
-    pub(in crate::cli) ok: bool,
-    pub(in crate::cli) body: String,
+    pub ok: bool,
+    /// What is to be read.
+    pub body: String,
 }
 
 /// Asks whoever listens at `address`.
-pub(super) fn ask(address: &Address, method: &str, path: &str) -> io::Result<Answer> {
+///
+/// # Errors
+/// Why there is no answer.
+pub fn ask(address: &Address, method: &str, path: &str) -> io::Result<Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(ask_within(TIMEOUT, address, method, path))
 }
 
 /// The same from within a runtime, with another bound on the time it may take.
-pub(in crate::cli) async fn ask_within(
-    bound: Duration,
-    address: &Address,
-    method: &str,
-    path: &str,
-) -> io::Result<Answer> {
+///
+/// # Errors
+/// Why there is no answer.
+pub async fn ask_within(bound: Duration, address: &Address, method: &str, path: &str) -> io::Result<Answer> {
     let exchange = async {
         match address {
             Address::Tcp(address) => exchange(TcpStream::connect(address).await?, method, path).await,
