@@ -383,6 +383,11 @@ fn what_has_to_be_mended_is_a_warning_with_or_without_sessions() {
         world.line(),
         "WARN no server of the backend reached backend=valkey detail=\"127.0.0.1:6379: Connection refused\""
     );
+    for reason in ["queue_full", "queue_timeout"] {
+        world.tell(closed(CloseRecord { reason, detail: Some("all are full".into()), ..record() }));
+        let line = "WARN no server of the backend has a place backend=valkey detail=\"all are full\"";
+        assert_eq!(world.line(), line);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod shown;
 
 use std::fmt;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use form_urlencoded::Serializer;
 
 use super::place::Place;
@@ -42,8 +42,14 @@ pub enum Question {
         session: String,
     },
     /// Close a listener to new clients, or give a server no more sessions; sessions end when they are owed nothing
+    #[command(
+        override_usage = "ringwall ctl drain --listener NAME\n       ringwall ctl drain --backend NAME --server NAME"
+    )]
     Drain(Target),
     /// Open a drained listener or server again
+    #[command(
+        override_usage = "ringwall ctl enable --listener NAME\n       ringwall ctl enable --backend NAME --server NAME"
+    )]
     Enable(Target),
     /// Seal tickets with new keys from now on; each client makes one full handshake
     RotateTickets,
@@ -89,16 +95,17 @@ pub struct Wanted {
 
 /// A listener, or a server of a backend.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
+#[group(skip)]
+#[command(group(ArgGroup::new("target").required(true)))]
 pub struct Target {
     /// The listener's name
-    #[arg(long, conflicts_with_all = ["backend", "server"])]
+    #[arg(long, value_name = "NAME", group = "target", conflicts_with = "server")]
     pub listener: Option<String>,
     /// The backend's name
-    #[arg(long, requires = "server")]
+    #[arg(long, value_name = "NAME", group = "target", requires = "server")]
     pub backend: Option<String>,
     /// The server's name or address
-    #[arg(long, requires = "backend")]
+    #[arg(long, value_name = "NAME", requires = "backend")]
     pub server: Option<String>,
 }
 

@@ -87,13 +87,11 @@ fn log_denied(listener: Option<&Listener>, why: Denial, refused: u64, closed: u6
 }
 
 /// Ends of sessions that got no server.
-const UNSERVED: [CloseReason; 5] = [
-    CloseReason::BackendUnreachable,
-    CloseReason::BackendHandshakeFailed,
-    CloseReason::BackendGreetingFailed,
-    CloseReason::QueueFull,
-    CloseReason::QueueTimeout,
-];
+const UNSERVED: [CloseReason; 3] =
+    [CloseReason::BackendUnreachable, CloseReason::BackendHandshakeFailed, CloseReason::BackendGreetingFailed];
+
+/// Ends of sessions for which no server had a place.
+const NOT_PLACED: [CloseReason; 2] = [CloseReason::QueueFull, CloseReason::QueueTimeout];
 
 /// What an operator has to mend is a warning whether or not sessions are logged; any other end is a line of its own
 /// where they are.
@@ -109,6 +107,8 @@ fn log_closed(config: &Config, record: &CloseRecord) {
         );
     } else if UNSERVED.map(CloseReason::label).contains(&record.reason) {
         warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend reached");
+    } else if NOT_PLACED.map(CloseReason::label).contains(&record.reason) {
+        warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend has a place");
     } else {
         log_refused(config, record);
     }

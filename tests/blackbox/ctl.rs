@@ -83,8 +83,17 @@ fn what_is_refused_is_told_and_fails() {
     );
     let (success, output) = ctl(&of, &["sessions", "--backend", "none"]);
     assert_eq!((success, &*output), (false, "ringwall: no backend is called none; there are server\n"));
-    let (success, output) = ctl(&of, &["drain"]);
-    assert!(!success && output.contains("--listener"), "{output}");
+    let usage = "Usage: ringwall ctl drain --listener NAME\n       ringwall ctl drain --backend NAME --server NAME\n";
+    let either = "the following required arguments were not provided:\n  <--listener <NAME>|--backend <NAME>>\n";
+    for (arguments, why) in [
+        (&["drain"][..], either),
+        (&["drain", "--backend", "server"], "the following required arguments were not provided:\n  --server <NAME>\n"),
+        (&["drain", "--server", "a"], "the following required arguments were not provided:\n"),
+        (&["drain", "--listener", "public", "--backend", "server", "--server", "a"], "cannot be used with"),
+    ] {
+        let (success, output) = ctl(&of, arguments);
+        assert!(!success && output.contains(why) && output.contains(usage), "{output}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::thread;
 use crate::admin::{Metrics, answer};
 use crate::client::End;
 use crate::process::run;
-use crate::ringwall::{Ringwall, Setup};
+use crate::ringwall::{Ringwall, Setup, ringwall};
 use crate::server::{Server, free_port};
 
 /// The number in this field of a line of the log.
@@ -295,6 +295,14 @@ fn a_port_of_loopback_serves_the_same() {
     let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let healthy = answer(TcpStream::connect(("127.0.0.1", port)).unwrap(), request);
     assert_eq!((healthy.status, &*healthy.body), (200, "ok\n"));
+    // Nobody can allow what is not allowed there.
+    let (success, output) = ringwall(&["ctl", "--socket", &format!("127.0.0.1:{port}"), "reload"]);
+    assert!(!success);
+    assert_eq!(
+        output,
+        "ringwall: changes are not allowed over a TCP port, which has no permissions: write a unix socket in admin.listen, \
+         and admin.allow_changes = true\n"
+    );
 }
 
 #[test]

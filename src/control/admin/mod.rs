@@ -51,6 +51,7 @@ use super::logging::LogLevels;
 use super::reload::Request;
 use super::standing::Standing;
 use crate::config::Config;
+use crate::io::Address;
 use crate::load::LoadCell;
 use crate::metrics::Tally;
 use crate::pulse::Pulse;
@@ -135,6 +136,11 @@ struct Desk {
 impl Desk {
     fn changes_allowed(&self) -> bool {
         self.watched.config.admin.as_ref().is_some_and(|admin| admin.allow_changes)
+    }
+
+    /// Whether administrators come over TCP, and so anybody of this host.
+    fn is_at_a_port(&self) -> bool {
+        self.watched.config.admin.as_ref().is_some_and(|admin| matches!(admin.listen, Address::Tcp(_)))
     }
 
     fn is_drained(&self, listener: u16) -> bool {

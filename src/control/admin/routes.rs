@@ -68,7 +68,12 @@ impl Desk {
 
     async fn changed(&self, request: &Request<Incoming>) -> Answer {
         if !self.changes_allowed() {
-            let why = "changes are not allowed: admin.allow_changes = true of the configuration allows them";
+            let why = if self.is_at_a_port() {
+                "changes are not allowed over a TCP port, which has no permissions: write a unix socket in admin.listen, and \
+                 admin.allow_changes = true"
+            } else {
+                "changes are not allowed: admin.allow_changes = true of the configuration allows them"
+            };
             return refused(StatusCode::FORBIDDEN, why.to_owned());
         }
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
@@ -85,16 +90,16 @@ impl Desk {
     }
 }
 
-fn refused_method(allowed: &'static str) -> Answer {
-    let mut answer = refused(StatusCode::METHOD_NOT_ALLOWED, format!("it takes {allowed}"));
-    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    answer
-}
 /// The answer to a request that broke off.
 pub(super) fn incomplete(error: &hyper::Error) -> Answer {
     refused(StatusCode::BAD_REQUEST, format!("the request is not complete, and nothing was done: {error}"))
 }
 
+fn refused_method(allowed: &'static str) -> Answer {
+    let mut answer = refused(StatusCode::METHOD_NOT_ALLOWED, format!("it takes {allowed}"));
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    answer
+}
 
 fn refused(status: StatusCode, why: String) -> Answer {
     json(status, &Outcome { done: None, error: Some(why) })
