@@ -6,8 +6,9 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -17,21 +18,21 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Two answers, the second of which ends in the middle for a server that hangs up there.
-type Answers = [&'static str; 2];
-
-const PRIMARY: Answers = ["+PONG\r\n", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"];
+/// The answers to PING and ROLE.
+const PRIMARY: [&str; 2] = ["+PONG\r\n", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"];
+const NOAUTH: &str = "-NOAUTH Authentication required.\r\n";
 
 /// Serves one client in plain text.
-fn serve(answers: Answers) -> String {
+fn serve(answers: impl IntoIterator<Item = impl Into<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    let answers: Vec<String> = answers.into_iter().map(Into::into).collect();
     thread::spawn(move || answer(listener.accept().unwrap().0, answers));
     address
 }
 
 /// Serves one client in TLS, with the certificate that lies in `folder`.
-fn serve_tls(folder: &Path, answers: Answers) -> String {
+fn serve_tls(folder: &Path, answers: [&'static str; 2]) -> String {
     let chain = CertificateDer::pem_file_iter(folder.join("server.crt")).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
@@ -39,12 +40,13 @@ fn serve_tls(folder: &Path, answers: Answers) -> String {
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let session = ServerConnection::new(Arc::new(config)).unwrap();
-        answer(StreamOwned::new(session, listener.accept().unwrap().0), answers);
+        answer(StreamOwned::new(session, listener.accept().unwrap().0), answers.map(str::to_owned));
     });
     address
 }
 
-fn answer(mut stream: impl Read + Write, answers: Answers) {
+/// Gives these answers, one to each read. One ends in the middle for a server that hangs up there.
+fn answer(mut stream: impl Read + Write, answers: impl IntoIterator<Item = String>) {
     for reply in answers {
         if stream.read(&mut [0; 1_024]).is_ok_and(|read| read > 0) {
             stream.write_all(reply.as_bytes()).unwrap();
@@ -88,6 +90,16 @@ impl Patient {
         let output = command.output().unwrap();
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
         Screen { code: output.status.code(), text: String::from_utf8(output.stdout).unwrap() }
+    }
+
+    /// A ringwall with this configuration, once it serves.
+    fn run(&self) -> Child {
+        let manager = UnixDatagram::bind(self.folder.path().join("notify")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
+        command.current_dir(self.folder.path()).args(["run", "--config", "ringwall.toml"]);
+        let program = command.env("NOTIFY_SOCKET", "notify").stderr(Stdio::null()).spawn().unwrap();
+        manager.recv(&mut [0; 256]).unwrap();
+        program
     }
 
     /// The finding about this, out of the JSON.
@@ -166,7 +178,7 @@ limits
 configuration
   ok   configuration          valid; listeners: 1, backends: 1
   ok   certificate server.crt ringwall.example, 1 certificate, until 4096-01-01: N days
-  ok   private key server.key its owner and group read it
+  ok   private key server.key its owner alone may use it
   ok   tickets of public      sealed with a secret of each start
 listeners
   ok   public                 127.0.0.1:0 is free
@@ -191,7 +203,7 @@ fn a_configuration_that_is_refused_is_exit_code_1() {
     patient.configure("127.0.0.1", "", "");
     let Screen { code, text } = patient.examine(&["--config", "ringwall.toml"]);
     assert_eq!(code, Some(1), "{text}");
-    let refusal = "configuration\n  FAIL ringwall.toml          ringwall.toml:8: backend.servers: [] is not a list\n";
+    let refusal = "configuration\n  FAIL ringwall.toml          ringwall.toml:8: backend.servers: [] is empty:\n";
     assert!(text.contains(refusal), "{text}");
     assert!(text.ends_with("ringwall cannot serve: 1 thing has to be mended.\n"), "{text}");
 }
@@ -239,10 +251,88 @@ fn a_server_without_a_password_behind_an_open_listener_needs_attention() {
     let (verdict, found, _) = patient.finding("clients of public");
     let all = "everybody who reaches it may do everything: its servers want no password";
     assert_eq!((&*verdict, &*found), ("warn", all));
-    let guarded = serve(["-NOAUTH Authentication required.\r\n", "-NOAUTH Authentication required.\r\n"]);
+    let guarded = serve([NOAUTH, NOAUTH]);
     patient.configure("0.0.0.0:0", &format!("\"{guarded}\""), "");
     let screen = patient.examine(&["--config", "ringwall.toml"]).text;
     assert!(!screen.contains("clients of public"), "{screen}");
+}
+
+#[test]
+fn listeners_in_front_of_the_same_open_server_are_named_together() {
+    let patient = Patient::new();
+    patient.configure("0.0.0.0:0", &format!("\"{}\"", serve(PRIMARY)), "");
+    let file = patient.folder.path().join("ringwall.toml");
+    let second = "[[listener]]\nname = \"second\"\nbind = \"[::]:0\"\nbackend = \"valkey\"\n\
+                  tls = { certificate = \"server.crt\", private_key = \"server.key\" }\n";
+    let third = second.replace("second", "third").replace("[::]", "[::1]");
+    fs::write(&file, fs::read_to_string(&file).unwrap() + second + &third).unwrap();
+    let (verdict, found, _) = patient.finding("clients of public, second");
+    let all = "everybody who reaches it may do everything: its servers want no password";
+    assert_eq!((&*verdict, &*found), ("warn", all));
+}
+
+#[test]
+fn the_password_of_health_checks_is_tried() {
+    let patient = Patient::new();
+    let password = patient.folder.path().join("password");
+    fs::write(&password, "hunter-two\n").unwrap();
+    fs::set_permissions(&password, Permissions::from_mode(0o640)).unwrap();
+    let check = "health_check = { type = \"role\", password_file = \"password\" }";
+    let examine = |auth: &str, role: &str| {
+        let server = serve([NOAUTH, auth, role]);
+        patient.configure("127.0.0.1:0", &format!("\"{server}\""), check);
+        patient.finding(&format!("valkey {server}"))
+    };
+    let (verdict, found, _) = examine("+OK\r\n", PRIMARY[1]);
+    assert!(verdict == "ok" && found.ends_with(" ms, wants a password, primary"), "{found}");
+    let (verdict, found, remedy) = examine("-WRONGPASS invalid username-password pair\r\n", NOAUTH);
+    assert!(
+        verdict == "warn" && found.contains("health checks cannot log in: it does not take the password"),
+        "{found}"
+    );
+    assert!(remedy.contains("health_check") && !found.contains("hunter"), "{found}: {remedy}");
+    let (verdict, found, _) = patient.finding("password password");
+    assert_eq!((&*verdict, &*found), ("ok", "its owner and its group may use it"));
+}
+
+#[test]
+fn sentinels_are_asked_for_the_primary_and_the_primary_for_its_role() {
+    let patient = Patient::new();
+    let examine = |answer: String, what: &str| {
+        let sentinel = serve([answer]);
+        patient.configure("127.0.0.1:0", "", "");
+        let file = patient.folder.path().join("ringwall.toml");
+        let table = format!("sentinel = {{ addresses = [\"{sentinel}\"], name = \"mymaster\" }}");
+        fs::write(&file, fs::read_to_string(&file).unwrap().replace("servers = []", &table)).unwrap();
+        patient.finding(&what.replace("SENTINEL", &format!("Sentinel {sentinel}")))
+    };
+    let names = |primary: &str| {
+        let (host, port) = primary.split_once(':').unwrap();
+        format!("*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n", host.len(), port.len())
+    };
+    let primary = serve(PRIMARY);
+    let (verdict, found, _) = examine(names(&primary), &format!("valkey {primary}"));
+    assert!(verdict == "ok" && found.ends_with(" ms, PONG, primary"), "{found}");
+    let primary = serve(PRIMARY);
+    let (verdict, found, _) = examine(names(&primary), "valkey SENTINEL");
+    assert_eq!((&*verdict, found), ("ok", format!("names the primary: {primary}")));
+    let (verdict, found, remedy) = examine("*-1\r\n".to_owned(), "valkey SENTINEL");
+    assert_eq!((&*verdict, &*found), ("warn", "knows no primary by this name"));
+    assert!(remedy.contains("sentinel.name"), "{remedy}");
+    let (verdict, found, _) = examine(NOAUTH.to_owned(), "valkey SENTINEL");
+    assert!(verdict == "warn" && found.contains("it asks for a password (NOAUTH)"), "{found}");
+}
+
+#[test]
+fn addresses_to_connect_from_are_tried() {
+    let patient = Patient::new();
+    let sources = "source_addresses = [\"127.0.0.2\", \"192.0.2.1\"]";
+    patient.configure("127.0.0.1:0", &format!("\"{}\"", serve(PRIMARY)), sources);
+    let (verdict, found, _) = patient.finding("valkey from 127.0.0.2");
+    assert_eq!((&*verdict, &*found), ("ok", "an address of this machine"));
+    let (verdict, found, remedy) = patient.finding("valkey from 192.0.2.1");
+    assert_eq!((&*verdict, &*found), ("fail", "Cannot assign requested address (os error 99)"));
+    assert!(remedy.contains("ip address"));
 }
 
 #[test]
@@ -252,26 +342,24 @@ fn servers_that_are_not_there_are_told_apart() {
     let dead = patient.folder.path().join("dead.sock");
     drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
     let cases = [
+        (gone.to_string(), "Connection refused (os error 111)", "start the server, or write the port"),
+        ("unix:/nowhere".to_owned(), "No such file", "start the server, or write the path"),
         (
-            gone.to_string(),
-            gone.to_string(),
-            "Connection refused (os error 111)",
-            "start the server, or write the port",
-        ),
-        ("unix:/nowhere".to_owned(), "unix:/nowhere".to_owned(), "No such file", "start the server, or write the path"),
-        (
-            format!("unix:{}", dead.display()),
             format!("unix:{}", dead.display()),
             "Connection refused (os error 111)",
             "its socket is there, and nobody answers",
         ),
     ];
-    for (server, address, problem, advice) in cases {
+    for (server, problem, advice) in cases {
         patient.configure("127.0.0.1:0", &format!("\"{server}\""), "");
+        // Its name is its address, which is said once.
         let (verdict, found, remedy) = patient.finding(&format!("valkey {server}"));
         assert_eq!(verdict, "warn");
-        assert!(found.starts_with(&format!("{address}: {problem}")), "{found}");
+        assert!(found.starts_with(problem), "{found}");
         assert!(remedy.contains(advice), "{remedy}");
+        patient.configure("127.0.0.1:0", &format!("{{ address = \"{server}\", name = \"a\" }}"), "");
+        let (_, found, _) = patient.finding("valkey a");
+        assert!(found.starts_with(&format!("{server}: {problem}")), "{found}");
     }
 }
 
@@ -285,7 +373,7 @@ fn a_server_that_says_nothing_is_not_waited_for_beyond_the_timeout() {
     let file = patient.folder.path().join("ringwall.toml");
     fs::write(&file, fs::read_to_string(&file).unwrap() + "connect_timeout = \"100ms\"\n").unwrap();
     let (verdict, found, remedy) = patient.finding(&format!("valkey {address}"));
-    assert_eq!((&*verdict, found), ("warn", format!("{address}: no answer within 0.1 s")));
+    assert_eq!((&*verdict, &*found), ("warn", "no answer within 0.1 s"));
     assert!(remedy.contains("firewalls"));
     drop(TcpStream::connect(address));
 }
@@ -328,7 +416,7 @@ fn an_expired_certificate_and_an_open_key_need_attention() {
     let Screen { code, text } = patient.examine(&["--config", "ringwall.toml"]);
     assert_eq!(code, Some(2), "{text}");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("warn warning ringwall.toml:5: listener.tls: certificate server.crt:"), "{text}");
+    assert!(flat.contains("warn configuration ringwall.toml:5: listener.tls: certificate server.crt:"), "{text}");
     assert!(flat.contains("-> restrict it with `chmod o-rw server.key`"), "{text}");
 }
 
@@ -342,14 +430,35 @@ fn a_ringwall_that_serves_is_told_from_one_that_does_not() {
     let Screen { code, text } = patient.examine(&live);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(&format!("  FAIL public                 {address}: Connection refused")), "{text}");
-    let manager = std::os::unix::net::UnixDatagram::bind(patient.folder.path().join("notify")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
-    command.current_dir(patient.folder.path()).args(["run", "--config", "ringwall.toml"]);
-    let mut program = command.env("NOTIFY_SOCKET", "notify").stderr(Stdio::null()).spawn().unwrap();
-    manager.recv(&mut [0; 256]).unwrap();
+    let mut program = patient.run();
     let Screen { code, text } = patient.examine(&live);
     program.kill().unwrap();
     program.wait().unwrap();
     let expected = format!("listeners\n  ok   public                 {address} serves\n\nNothing needs attention.\n");
     assert_eq!((code, text), (Some(0), expected));
+}
+
+#[test]
+fn beside_a_ringwall_that_runs_its_ports_and_its_socket_are_its_own() {
+    let patient = Patient::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let socket = patient.folder.path().join("admin.sock");
+    patient.configure(&address.to_string(), "\"unix:/nowhere\"", "");
+    let file = patient.folder.path().join("ringwall.toml");
+    let admin = format!("[admin]\nlisten = \"unix:{}\"\n", socket.display());
+    fs::write(&file, fs::read_to_string(&file).unwrap() + &admin).unwrap();
+    let at =
+        |found: &str| found.replace(&socket.display().to_string(), "SOCKET").replace(&address.to_string(), "ADDRESS");
+    let found = |what: &str| {
+        let (verdict, found, _) = patient.finding(what);
+        (verdict, at(&found))
+    };
+    let ok = |found: &str| ("ok".to_owned(), found.to_owned());
+    assert_eq!((found("public"), found("administrators")), (ok("ADDRESS is free"), ok("unix:SOCKET is free")));
+    let mut program = patient.run();
+    let beside = (found("public"), found("administrators"));
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let served = ok("ADDRESS is served by the ringwall that runs");
+    assert_eq!(beside, (served, ok("unix:SOCKET answers: a ringwall runs")));
 }

@@ -1,12 +1,13 @@
 //! The configuration and the files that it names. What is wrong with them is said when they are loaded; this tells what
 //! they are, and how long they last.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::finding::Finding;
 use crate::config::{Config, Keyring};
 use crate::date::date;
-use crate::tls::{Identity, Outline};
+use crate::tls::{Identity, Outline, ServerAuth};
 
 /// So many days before its end a certificate should have been renewed: authorities that issue for 90 days ask for it
 /// after 60.
@@ -14,19 +15,31 @@ const RENEWED_BEFORE_DAYS: i64 = 14;
 
 const DAY: i64 = 86_400;
 
-pub(super) fn judge(config: &Config, keyring: &Keyring, now_unix: u64) -> Vec<Finding> {
+/// `mode` is the permissions of a file.
+pub(super) fn judge(
+    config: &Config,
+    keyring: &Keyring,
+    now_unix: u64,
+    mode: impl Fn(&Path) -> Option<u32>,
+) -> Vec<Finding> {
     let now = i64::try_from(now_unix).unwrap_or(i64::MAX);
     let found = format!("valid; listeners: {}, backends: {}", config.listeners.len(), config.backends.len());
     let mut findings = vec![Finding::good("configuration", found)];
     findings.extend(config.warnings.iter().map(|warning| judge_warning(warning)));
     let of_listeners = keyring.listeners.iter().flatten().flat_map(|credentials| &credentials.identities);
-    let of_backends = keyring.backends.iter().flatten().filter_map(|credentials| credentials.identity.as_ref());
+    let of_servers = keyring.backends.iter().flatten();
+    let of_sentinels = keyring.checks.iter().filter_map(|secrets| secrets.sentinel_tls.as_ref());
+    let of_backends = of_servers.chain(of_sentinels).filter_map(|credentials| credentials.identity.as_ref());
     for outline in of_listeners.chain(of_backends).map(Identity::outline) {
         findings.extend(judge_certificate(&outline, now));
-        if !outline.key_open_to_all {
-            findings.push(Finding::good(named("private key", &outline.private_key), "its owner and group read it"));
-        }
+        findings.extend(judge_secret("private key", &outline.private_key, &mode));
     }
+    let passwords = config.listeners.iter().flat_map(|listener| &listener.edge.users).map(|user| &user.password_file);
+    let checks = config.backends.iter().filter_map(|backend| backend.health_check.as_ref()?.login.as_ref());
+    let sentinels = config.backends.iter().filter_map(|backend| backend.sentinel.as_ref()?.login.as_ref());
+    let passwords: BTreeSet<_> = passwords.chain(checks.chain(sentinels).map(|login| &login.password_file)).collect();
+    findings.extend(passwords.into_iter().filter_map(|path| judge_secret("password", path, &mode)));
+    findings.extend(authorities(config).into_iter().map(|path| Finding::good(named("authorities", path), "in order")));
     for (listener, credentials) in config.listeners.iter().zip(&keyring.listeners) {
         let Some(tls) = &listener.tls else { continue };
         let what = format!("tickets of {}", listener.name);
@@ -42,7 +55,26 @@ pub(super) fn judge(config: &Config, keyring: &Keyring, now_unix: u64) -> Vec<Fi
 /// A line that names file, line and key, then says what is to be thought of it and mostly what to do.
 fn judge_warning(warning: &str) -> Finding {
     let (found, remedy) = warning.rsplit_once("; ").unwrap_or((warning, "look at this key of the configuration"));
-    Finding::attention("warning", found, remedy)
+    Finding::attention("configuration", found, remedy)
+}
+
+/// A file that nobody else should read. One that everybody may is a warning of the configuration.
+fn judge_secret(role: &str, path: &Path, mode: impl Fn(&Path) -> Option<u32>) -> Option<Finding> {
+    let mode = mode(path)?;
+    let found = if mode & 0o070 == 0 { "its owner alone may use it" } else { "its owner and its group may use it" };
+    (mode & 0o006 == 0).then(|| Finding::good(named(role, path), found))
+}
+
+/// The files of authorities, each once: those of clients, of servers and of Sentinels.
+fn authorities(config: &Config) -> BTreeSet<&Path> {
+    let clients = config.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.client_auth.as_ref());
+    let servers = config.backends.iter().filter_map(|backend| backend.tls.as_ref());
+    let sentinels = config.backends.iter().filter_map(|backend| backend.sentinel.as_ref()?.tls.as_ref());
+    let of_servers = servers.chain(sentinels).filter_map(|tls| match &tls.auth {
+        ServerAuth::Full(path) | ServerAuth::Chain(path) => Some(path.as_path()),
+        ServerAuth::None => None,
+    });
+    clients.map(|clients| clients.authorities.as_path()).chain(of_servers).collect()
 }
 
 /// One that is expired, or not valid yet, is a warning of the configuration.
@@ -96,6 +128,18 @@ mod tests {
         assert_eq!((early.verdict, late.verdict), (Verdict::Good, Verdict::Attention));
         assert_eq!(late.found, "cache.example, a chain of 2, until 2026-12-20: 13 days");
         assert_eq!((at(91), at(-1)), (None, None));
+    }
+
+    #[test]
+    fn who_may_use_a_secret_is_told_as_its_permissions_have_it() {
+        let judged = |mode| judge_secret("private key", Path::new("a.key"), |_| mode).map(|finding| finding.found);
+        for mode in [0o600, 0o400] {
+            assert_eq!(judged(Some(mode)).as_deref(), Some("its owner alone may use it"));
+        }
+        for mode in [0o640, 0o440, 0o660] {
+            assert_eq!(judged(Some(mode)).as_deref(), Some("its owner and its group may use it"));
+        }
+        assert_eq!((judged(Some(0o644)), judged(Some(0o602)), judged(None)), (None, None, None));
     }
 
     #[test]

@@ -57,6 +57,13 @@ impl Finding {
     }
 }
 
+/// What was found at an address, which is not said again where `what` ends with it, as the names of servers do that have no
+/// other.
+pub(super) fn at(what: &str, address: &impl fmt::Display, found: &str) -> String {
+    let address = address.to_string();
+    if what.ends_with(&address) { found.trim_start_matches([':', ' ']).to_owned() } else { address + found }
+}
+
 impl Diagnosis {
     /// All findings, in order.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::finding::Finding;
+use super::finding::{Finding, at};
 use super::wire::{Wire, WireError};
 use crate::config::{Config, Keyring, Listener};
 use crate::io::Address;
@@ -36,8 +36,11 @@ pub(super) fn ask(config: &Config, keyring: &Keyring) -> io::Result<Vec<Finding>
 
 fn judge(name: &str, address: &Address, answer: io::Result<()>) -> Finding {
     match answer {
-        Ok(()) => Finding::good(name, format!("{address} serves")),
-        Err(error) => Finding::bad(name, format!("{address}: {error}"), "look at ringwall's log, and start it again"),
+        Ok(()) => Finding::good(name, at(name, address, " serves")),
+        Err(error) => {
+            let found = at(name, address, &format!(": {error}"));
+            Finding::bad(name, found, "look at ringwall's log, and start it again")
+        }
     }
 }
 

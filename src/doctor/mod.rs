@@ -1,26 +1,35 @@
 //! `ringwall doctor`: looks at everything that ringwall needs, before it needs it, and says what to do about the rest.
 //!
 //! Each part first gathers facts and then judges them; the judgement knows no machine, so that each verdict can be
-//! tested. Nothing is changed, no port listens, and servers are asked for nothing but PING and ROLE.
+//! tested. Nothing is changed, no port listens, and servers are asked for nothing but PING, AUTH and ROLE, Sentinels for the
+//! primary's address, and a ringwall that runs for its status.
 //!
 //! Read `tests/doctor.rs` first.
 
+mod admin;
 mod files;
 mod finding;
 mod kernel;
 mod listeners;
 mod live;
 mod resources;
+mod running;
 mod screen;
+mod sentinels;
 mod servers;
+mod sources;
 mod wire;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub use self::finding::{Diagnosis, Finding, Verdict};
 
 use self::finding::Section;
+use self::running::Running;
 use crate::config::{Config, ConfigError, Keyring, Machine};
+use crate::io::sys;
 use crate::tls::unix_time;
 
 /// Looks at the machine, and at a configuration with all that it names where there is one.
@@ -62,12 +71,19 @@ fn judge_refusal(file: &Path, error: &ConfigError) -> Finding {
 }
 
 fn examine_valid(config: &Config, keyring: Keyring) -> std::io::Result<[Section; 3]> {
-    let files = files::judge(config, &keyring, unix_time());
-    let answers = servers::ask(config, keyring)?;
-    let listeners = listeners::judge(config, listeners::try_to_bind, &answers);
+    let mode = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.permissions().mode());
+    let files = files::judge(config, &keyring, unix_time(), mode);
+    let running = Running::find(config)?;
+    let (answers, sentinels) = servers::ask(config, keyring)?;
+    let mut listeners = listeners::judge(config, listeners::try_to_bind, running.as_ref(), &answers);
+    let admin = config.admin.as_ref().map(|admin| &admin.listen);
+    listeners.extend(admin.map(|listen| admin::judge(listen, admin::look(listen), running.is_some())));
+    let mut servers = sources::judge(config, sys::check_source);
+    servers.extend(sentinels.iter().map(sentinels::Answer::judge));
+    servers.extend(answers.iter().map(servers::Answer::judge));
     Ok([
         Section { name: "configuration", findings: files },
         Section { name: "listeners", findings: listeners },
-        Section { name: "servers", findings: answers.iter().map(servers::Answer::judge).collect() },
+        Section { name: "servers", findings: servers },
     ])
 }

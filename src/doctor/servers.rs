@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::finding::Finding;
+use super::finding::{Finding, at};
+use super::sentinels;
 use super::wire::{Wire, WireError};
-use crate::config::{BackendTls, Config, Keyring};
+use crate::config::{BackendTls, Config, Keyring, Login};
+use crate::control::health::login_problem;
 use crate::io::Address;
+use crate::secret::Secret;
 use crate::tls::{Connector, Options};
 use crate::wire::Reply;
 
@@ -34,7 +37,10 @@ struct Talk {
     took: Duration,
     /// What the handshake agreed on.
     tls: Option<String>,
+    /// To somebody who has given no password.
     ping: Reply,
+    /// Why it does not take the password of health checks, where they have one.
+    login_problem: Option<String>,
     role: Reply,
 }
 
@@ -48,25 +54,36 @@ enum Trouble {
     TimedOut(Duration),
 }
 
-/// Asks all servers, one after the other.
+/// Asks all servers, one after the other; where Sentinels name the server, those first. What the Sentinels said is the
+/// second part.
 ///
 /// # Errors
 /// When the runtime for it cannot be had.
-pub(super) fn ask(config: &Config, keyring: Keyring) -> io::Result<Vec<Answer>> {
+pub(super) fn ask(config: &Config, keyring: Keyring) -> io::Result<(Vec<Answer>, Vec<sentinels::Answer>)> {
     let patience = config.limits.connect_timeout.min(PATIENCE_MAX);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut answers = Vec::new();
-    for (number, (backend, credentials)) in config.backends.iter().zip(keyring.backends).enumerate() {
+    let (mut answers, mut sentinels) = (Vec::new(), Vec::new());
+    let backends = config.backends.iter().zip(keyring.backends).zip(keyring.checks);
+    for (number, ((backend, credentials), secrets)) in backends.enumerate() {
+        let mut servers: Vec<_> = backend.servers().collect();
+        if let Some(sentinel) = &backend.sentinel {
+            let told = sentinels::ask(&runtime, patience, &backend.name, sentinel, &secrets);
+            let own = backend.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
+            servers.extend(told.iter().find_map(|answer| answer.server(own)));
+            sentinels.extend(told);
+        }
         let options = |tls: &BackendTls| Options { policy: tls.policy.clone(), ..Options::default() };
         let tls = credentials.zip(backend.tls.as_ref().map(options));
-        for server in backend.servers() {
+        let login = backend.health_check.as_ref().and_then(|check| check.login.as_ref());
+        let login = login.zip(secrets.health_check.as_ref());
+        for server in servers {
             let connector = tls
                 .as_ref()
                 .map(|(credentials, options)| Connector::new(credentials, options, server.server_name.clone()));
             let talk = match connector.transpose() {
                 Err(error) => Err(Trouble::SetUp(error.to_string())),
                 Ok(connector) => runtime.block_on(async {
-                    let talk = timeout(patience, talk(&server.address, connector.as_ref()));
+                    let talk = timeout(patience, talk(&server.address, connector.as_ref(), login));
                     talk.await.unwrap_or(Err(Trouble::TimedOut(patience)))
                 }),
             };
@@ -74,18 +91,29 @@ pub(super) fn ask(config: &Config, keyring: Keyring) -> io::Result<Vec<Answer>> 
             answers.push(Answer { backend: number, name, address: server.address.clone(), talk });
         }
     }
-    Ok(answers)
+    Ok((answers, sentinels))
 }
 
-async fn talk(address: &Address, connector: Option<&Connector>) -> Result<Talk, Trouble> {
+async fn talk(
+    address: &Address,
+    connector: Option<&Connector>,
+    login: Option<(&Login, &Secret)>,
+) -> Result<Talk, Trouble> {
     let start = now();
     let mut wire = Wire::connect(address, connector).await.map_err(Trouble::Connect)?;
     wire.shake_hands().await.map_err(Trouble::Wire)?;
     let (took, tls) = (now() - start, wire.summary());
     let ping = wire.ask(&[b"PING"]).await.map_err(Trouble::Wire)?;
+    let login_problem = match login {
+        Some((login, password)) => {
+            let reply = wire.log_in(login.username.as_deref(), password).await.map_err(Trouble::Wire)?;
+            login_problem(&reply)
+        }
+        None => None,
+    };
     let role = wire.ask(&[b"ROLE"]).await.map_err(Trouble::Wire)?;
     wire.leave().await;
-    Ok(Talk { took, tls, ping, role })
+    Ok(Talk { took, tls, ping, login_problem, role })
 }
 
 #[expect(clippy::disallowed_methods, reason = "a figure for the screen; nothing is decided by it")]
@@ -103,7 +131,8 @@ impl Answer {
         match &self.talk {
             Ok(talk) => judge_talk(&self.name, talk),
             Err(trouble) => {
-                Finding::attention(&self.name, format!("{}: {trouble}", self.address), trouble.remedy(&self.address))
+                let found = at(&self.name, &self.address, &format!(": {trouble}"));
+                Finding::attention(&self.name, found, trouble.remedy(&self.address))
             }
         }
     }
@@ -112,11 +141,17 @@ impl Answer {
 fn judge_talk(name: &str, talk: &Talk) -> Finding {
     let reached = format!("reached in {:.1} ms", talk.took.as_secs_f64() * 1e3);
     let reached = talk.tls.iter().fold(reached, |reached, tls| format!("{reached}, {tls}"));
+    if let Some(problem) = &talk.login_problem {
+        let remedy = "mend username and password_file of health_check, or the server's users";
+        return Finding::attention(name, format!("{reached}, health checks cannot log in: {problem}"), remedy);
+    }
     if let Reply::Error(error) = &talk.ping {
         let error = String::from_utf8_lossy(error).into_owned();
         let found = format!("{reached}, answers: {error}");
         return match error.split(' ').next().unwrap_or_default() {
-            "NOAUTH" => Finding::good(name, format!("{reached}, wants a password")),
+            "NOAUTH" => {
+                Finding::good(name, format!("{reached}, wants a password{}", role_of(&talk.role).unwrap_or("")))
+            }
             "LOADING" | "BUSY" | "MASTERDOWN" => Finding::attention(name, found, "wait until the server serves again"),
             "DENIED" => Finding::attention(
                 name,
@@ -131,22 +166,25 @@ fn judge_talk(name: &str, talk: &Talk) -> Finding {
         let found = format!("{reached}, and does not answer PING with PONG");
         return Finding::attention(name, found, "is it a Valkey or Redis server? Write where that is");
     }
-    let role = talk.role.items().and_then(<[Reply]>::first).and_then(Reply::text);
-    let role = match role {
-        Some("master") => ", PONG, primary",
-        Some("slave") => ", PONG, replica",
-        Some("sentinel") => {
-            let found = format!("{reached}, is a Sentinel");
-            return Finding::attention(
-                name,
-                found,
-                "a Sentinel stores nothing: write where the server is that it watches",
-            );
-        }
+    match role_of(&talk.role) {
+        Some(", a Sentinel") => Finding::attention(
+            name,
+            format!("{reached}, is a Sentinel"),
+            "a Sentinel stores nothing: write where the server is that it watches",
+        ),
         // Its ACL may forbid ROLE.
-        Some(_) | None => ", PONG",
-    };
-    Finding::good(name, format!("{reached}{role}"))
+        role => Finding::good(name, format!("{reached}, PONG{}", role.unwrap_or(""))),
+    }
+}
+
+/// What is told of a role, where the server has said one.
+fn role_of(role: &Reply) -> Option<&'static str> {
+    match role.items().and_then(<[Reply]>::first).and_then(Reply::text)? {
+        "master" => Some(", primary"),
+        "slave" => Some(", replica"),
+        "sentinel" => Some(", a Sentinel"),
+        _ => None,
+    }
 }
 
 impl fmt::Display for Trouble {
@@ -190,7 +228,7 @@ mod tests {
     use super::*;
 
     fn judged(ping: Reply, role: Reply) -> (Verdict, String) {
-        let talk = Talk { took: Duration::from_micros(420), tls: None, ping, role };
+        let talk = Talk { took: Duration::from_micros(420), tls: None, ping, login_problem: None, role };
         let finding = judge_talk("valkey 127.0.0.1:6379", &talk);
         (finding.verdict, finding.found)
     }

@@ -7,6 +7,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::io::Address;
 use crate::pool::{Pool, SendBuf};
+use crate::secret::Secret;
 use crate::tls::{Connector, Engine, Failure, OpenStatus, Role};
 use crate::wire::{Command, Malformed, Reader, Reply};
 
@@ -123,6 +124,14 @@ impl Wire {
     pub(super) fn summary(&self) -> Option<String> {
         let summary = self.engine.as_ref()?.summary()?;
         Some([summary.version].into_iter().chain(summary.group).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Says who we are: this user, or without a name the default one. The answer to AUTH.
+    pub(super) async fn log_in(&mut self, username: Option<&str>, password: &Secret) -> Result<Reply, WireError> {
+        match username {
+            Some(username) => self.ask(&[b"AUTH", username.as_bytes(), password.bytes()]).await,
+            None => self.ask(&[b"AUTH", password.bytes()]).await,
+        }
     }
 
     /// Sends a command and waits for the reply.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::spawn_blocking;
 
-use super::answer::{Answer, to_auth};
+use super::answer::login_problem;
 use super::dialog::Login;
 use super::link::{Link, LinkError};
 use crate::config;
@@ -54,13 +54,12 @@ impl Account {
     pub(super) async fn log_in(self: &Arc<Self>, link: &mut Link) -> Result<(), String> {
         let Some(login) = self.login() else { return Ok(()) };
         let reply = link.call(&login.command()).await.map_err(|error: LinkError| error.to_string())?;
-        match to_auth(&reply) {
-            Answer::Fine => Ok(()),
-            Answer::Excuse(why) | Answer::Refused(why) | Answer::Failed(why) => {
+        match login_problem(&reply) {
+            None => Ok(()),
+            Some(why) => {
                 self.refresh();
                 Err(why)
             }
-            Answer::Role(_) => Err("its answer to AUTH is none".to_owned()),
         }
     }
 }

@@ -84,6 +84,17 @@ pub(super) fn to_auth(reply: &Reply) -> Answer {
     }
 }
 
+/// Why a server has not taken a user and a password, in one line with what to do; `None` when it has, or wants none. `reply`
+/// is its answer to AUTH.
+#[must_use]
+pub fn login_problem(reply: &Reply) -> Option<String> {
+    match to_auth(reply) {
+        Answer::Fine => None,
+        Answer::Excuse(why) | Answer::Refused(why) | Answer::Failed(why) => Some(why),
+        Answer::Role(_) => Some("its answer to AUTH is none".to_owned()),
+    }
+}
+
 /// The answer to PING.
 pub(super) fn to_ping(reply: &Reply) -> Answer {
     if let Reply::Error(error) = reply { of_error(error) } else { accept(reply, "PONG") }

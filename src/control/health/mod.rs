@@ -44,11 +44,11 @@ use std::thread;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
-pub use self::answer::ServerRole;
+pub use self::answer::{ServerRole, login_problem};
 pub use self::judge::State;
 pub use self::knowledge::Contact;
 pub use self::plan::{BackendPlan, Plan, SentinelPlan};
-pub use self::sentinel::Whereabouts;
+pub use self::sentinel::{Whereabouts, named_primary};
 pub use self::status::{BackendStatus, CheckResult, SentinelStatus, ServerStatus, Status};
 
 use self::account::Account;

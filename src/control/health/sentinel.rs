@@ -89,6 +89,19 @@ pub(super) fn read_answers(address: &Reply, details: &Reply) -> Told {
     }
 }
 
+/// Where the primary is, by a Sentinel's answer to `SENTINEL GET-MASTER-ADDR-BY-NAME`; `None` where it knows none by that
+/// name.
+///
+/// # Errors
+/// Why the answer is of no use, in one line.
+pub fn named_primary(reply: &Reply) -> Result<Option<Whereabouts>, String> {
+    match read_answers(reply, &Reply::Null) {
+        Told::Primary { at, .. } => Ok(Some(at)),
+        Told::UnknownName => Ok(None),
+        Told::Trouble(why) => Err(why),
+    }
+}
+
 fn place(host: &Reply, port: &Reply) -> Option<Whereabouts> {
     Whereabouts::new(host.text()?, port.text()?)
 }
