@@ -1,8 +1,8 @@
 //! What `ringwall top` takes from the text of `/metrics`.
 
-/// Numbers since the start.
+/// What comes through: since the start, or in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counters {
+pub(super) struct Flows {
     /// Connections of clients.
     pub(super) connections: f64,
     /// Handshakes with clients completed.
@@ -19,8 +19,33 @@ pub(super) struct Counters {
     pub(super) from_servers: f64,
     /// Bytes to servers.
     pub(super) to_servers: f64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counters {
+    /// Since the start.
+    pub(super) flows: Flows,
     /// Sessions of which neither side reads, as counted at the moment.
     pub(super) stalled: f64,
+}
+
+impl Flows {
+    /// In a second, where `before` was counted so long before; none when that was by another process, since what one
+    /// counts only grows.
+    pub(super) fn rates(&self, before: &Self, seconds: f64) -> Option<Self> {
+        let rate = |of: fn(&Self) -> f64| Some((of(self) - of(before)) / seconds).filter(|rate| *rate >= 0.0);
+        Some(Self {
+            connections: rate(|flows| flows.connections)?,
+            handshakes: rate(|flows| flows.handshakes)?,
+            handshakes_failed: rate(|flows| flows.handshakes_failed)?,
+            rejected: rate(|flows| flows.rejected)?,
+            from_clients: rate(|flows| flows.from_clients)?,
+            to_clients: rate(|flows| flows.to_clients)?,
+            from_servers: rate(|flows| flows.from_servers)?,
+            to_servers: rate(|flows| flows.to_servers)?,
+        })
+    }
 }
 
 impl Counters {
@@ -35,32 +60,18 @@ impl Counters {
 
     fn add(&mut self, sample: &Sample<'_>) {
         let sum = match (sample.name, sample.label("side")) {
-            ("ringwall_connections_total", _) => &mut self.connections,
-            ("ringwall_handshakes_total", _) => &mut self.handshakes,
-            ("ringwall_handshake_failures_total", _) => &mut self.handshakes_failed,
-            ("ringwall_connections_rejected_total", _) => &mut self.rejected,
-            ("ringwall_received_bytes_total", Some("client")) => &mut self.from_clients,
-            ("ringwall_sent_bytes_total", Some("client")) => &mut self.to_clients,
-            ("ringwall_received_bytes_total", Some("backend")) => &mut self.from_servers,
-            ("ringwall_sent_bytes_total", Some("backend")) => &mut self.to_servers,
+            ("ringwall_connections_total", _) => &mut self.flows.connections,
+            ("ringwall_handshakes_total", _) => &mut self.flows.handshakes,
+            ("ringwall_handshake_failures_total", _) => &mut self.flows.handshakes_failed,
+            ("ringwall_connections_rejected_total", _) => &mut self.flows.rejected,
+            ("ringwall_received_bytes_total", Some("client")) => &mut self.flows.from_clients,
+            ("ringwall_sent_bytes_total", Some("client")) => &mut self.flows.to_clients,
+            ("ringwall_received_bytes_total", Some("backend")) => &mut self.flows.from_servers,
+            ("ringwall_sent_bytes_total", Some("backend")) => &mut self.flows.to_servers,
             ("ringwall_stalled_sessions", _) => &mut self.stalled,
             _ => return,
         };
         *sum += sample.value;
-    }
-
-    /// Those that only grow while one process counts.
-    pub(super) const fn growing(&self) -> [f64; 8] {
-        [
-            self.connections,
-            self.handshakes,
-            self.handshakes_failed,
-            self.rejected,
-            self.from_clients,
-            self.to_clients,
-            self.from_servers,
-            self.to_servers,
-        ]
     }
 }
 
@@ -132,17 +143,16 @@ ringwall_sent_bytes_total{side="backend"} 4
 ringwall_stalled_sessions 2
 "#,
         );
-        let expected = Counters {
+        let flows = Flows {
             connections: 42.0,
             handshakes: 7.0,
             from_clients: 1000.0,
             to_clients: 3000.0,
             from_servers: 20.0,
             to_servers: 4.0,
-            stalled: 2.0,
-            ..Counters::default()
+            ..Flows::default()
         };
-        assert_eq!(counters, expected);
+        assert_eq!(counters, Counters { flows, stalled: 2.0 });
     }
 
     #[test]

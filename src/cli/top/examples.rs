@@ -1,7 +1,7 @@
 //! A ringwall as the tests of this folder see it.
 
-use super::counters::Counters;
-use super::model::{Pace, Picture, Rates, Sample};
+use super::counters::{Counters, Flows};
+use super::model::{Pace, Picture, Sample};
 use crate::control::admin::api::{Backend, Listener, Server, Session, Shard, Status};
 use crate::time::Time;
 
@@ -42,8 +42,8 @@ pub(super) fn session(id: &str, received: u64, sent: u64) -> Session {
     }
 }
 
-pub(super) fn counters() -> Counters {
-    Counters {
+fn counters() -> Counters {
+    let flows = Flows {
         connections: 1_000.0,
         handshakes: 900.0,
         handshakes_failed: 30.0,
@@ -52,8 +52,8 @@ pub(super) fn counters() -> Counters {
         to_clients: 30_000_000.0,
         from_servers: 40_000_000.0,
         to_servers: 2_000_000.0,
-        stalled: 1.0,
-    }
+    };
+    Counters { flows, stalled: 1.0 }
 }
 
 /// Two shards, two listeners, two servers and three sessions, of which one is stalled.
@@ -98,7 +98,7 @@ pub(super) fn sample() -> Sample {
 /// The sample with rates.
 pub(super) fn picture() -> Picture {
     let mut picture = Picture::of(sample(), None);
-    picture.rates = Some(Rates {
+    picture.rates = Some(Flows {
         connections: 12.0,
         handshakes: 8.1,
         handshakes_failed: 0.5,

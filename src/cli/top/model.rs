@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::counters::Counters;
+use super::counters::{Counters, Flows};
 use crate::control::admin::api::{Session, Status};
 use crate::time::Time;
 
@@ -21,19 +21,6 @@ pub(super) struct Sample {
     pub(super) sessions: Vec<Session>,
     /// Whether these are all sessions that were asked for.
     pub(super) complete: bool,
-}
-
-/// In a second.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Rates {
-    pub(super) connections: f64,
-    pub(super) handshakes: f64,
-    pub(super) handshakes_failed: f64,
-    pub(super) rejected: f64,
-    pub(super) from_clients: f64,
-    pub(super) to_clients: f64,
-    pub(super) from_servers: f64,
-    pub(super) to_servers: f64,
 }
 
 /// Bytes of a client in a second.
@@ -54,7 +41,7 @@ impl Pace {
 pub(super) struct Picture {
     pub(super) sample: Sample,
     /// None before the second sample, and when another process answers.
-    pub(super) rates: Option<Rates>,
+    pub(super) rates: Option<Flows>,
     /// Of each session of the sample.
     pub(super) paces: Vec<Pace>,
 }
@@ -62,23 +49,14 @@ pub(super) struct Picture {
 impl Picture {
     /// `before` is what was shown last.
     pub(super) fn of(sample: Sample, before: Option<&Self>) -> Self {
-        let before = before.map(|before| &before.sample).filter(|before| {
-            let pairs = sample.counters.growing().into_iter().zip(before.counters.growing());
-            // What has shrunk is counted by another process.
-            sample.at > before.at && pairs.into_iter().all(|(now, then)| now >= then)
+        let before = before.map(|before| &before.sample).filter(|before| sample.at > before.at);
+        let rates = before.and_then(|before| {
+            let seconds = sample.at.since(before.at).as_secs_f64();
+            sample.counters.flows.rates(&before.counters.flows, seconds)
         });
-        let rates = before.map(|before| rates(before, &sample));
-        let paces = paces(before, &sample);
+        let paces = paces(before.filter(|_| rates.is_some()), &sample);
         Self { sample, rates, paces }
     }
-}
-
-fn rates(before: &Sample, sample: &Sample) -> Rates {
-    let seconds = sample.at.since(before.at).as_secs_f64();
-    let (now, then) = (sample.counters.growing(), before.counters.growing());
-    let [connections, handshakes, handshakes_failed, rejected, from_clients, to_clients, from_servers, to_servers] =
-        std::array::from_fn(|index| (now[index] - then[index]) / seconds);
-    Rates { connections, handshakes, handshakes_failed, rejected, from_clients, to_clients, from_servers, to_servers }
 }
 
 /// A session that was accepted since has moved all its bytes since. Nothing is known of one that was there and was not
@@ -108,7 +86,7 @@ pub(super) fn is_stalled(session: &Session) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::top::examples::{counters, sample, session};
+    use crate::cli::top::examples::{sample, session};
 
     fn at(millis: u64, change: impl FnOnce(&mut Sample)) -> Sample {
         let mut sample = sample();
@@ -122,7 +100,7 @@ mod tests {
         let first = Picture::of(at(1_000, |_| {}), None);
         assert_eq!(first.rates, None);
         let later = at(3_000, |sample| {
-            sample.counters = Counters {
+            sample.counters.flows = Flows {
                 connections: 1_024.0,
                 handshakes: 905.0,
                 handshakes_failed: 31.0,
@@ -131,10 +109,9 @@ mod tests {
                 to_clients: 40_000_000.0,
                 from_servers: 40_000_002.0,
                 to_servers: 2_000_000.0,
-                ..counters()
             };
         });
-        let expected = Rates {
+        let expected = Flows {
             connections: 12.0,
             handshakes: 2.5,
             handshakes_failed: 0.5,

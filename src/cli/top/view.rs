@@ -10,8 +10,9 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
 
 use super::columns::{Fitted, Tone};
+use super::counters::Flows;
 use super::figures;
-use super::model::{Picture, Rates};
+use super::model::Picture;
 use super::panes;
 use super::screen::{Link, Mode, Pane, Screen};
 use crate::config::show_duration;
@@ -117,8 +118,8 @@ impl Scene<'_> {
         let status = &picture.sample.status;
         let sessions: u64 = status.listeners.iter().map(|listener| listener.connections).sum();
         let rate =
-            |of: fn(&Rates) -> f64| picture.rates.as_ref().map_or("-".to_owned(), |rates| figures::rate(of(rates)));
-        let bytes = |of: fn(&Rates) -> f64| {
+            |of: fn(&Flows) -> f64| picture.rates.as_ref().map_or("-".to_owned(), |rates| figures::rate(of(rates)));
+        let bytes = |of: fn(&Flows) -> f64| {
             let bytes = picture.rates.as_ref().map_or("-".to_owned(), |rates| figures::bytes(of(rates)) + "/s");
             format!("{bytes:>10}")
         };
