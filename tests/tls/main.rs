@@ -8,6 +8,7 @@ mod forger;
 mod handshakes;
 mod identity;
 mod names;
+mod peer;
 mod pieces;
 mod policy;
 mod records;

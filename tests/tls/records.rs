@@ -1,7 +1,6 @@
 //! The record layer against rustls, record by record: whatever is said in whatever order, pieces and records, each side
 //! hears what the other has said.
 
-use std::io::{Read, Write};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -13,42 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use crate::forger::{ALERT, APPLICATION_DATA, Forger, HANDSHAKE, Pen, Secret};
+use crate::peer::Peer;
 use crate::support::{KeyKind, Server as Engine, World, records};
-
-/// rustls as the peer, in either role.
-struct Peer {
-    connection: Connection,
-    received: Vec<u8>,
-}
-
-impl Peer {
-    fn output(&mut self) -> Vec<u8> {
-        let mut output = Vec::new();
-        while self.connection.wants_write() {
-            self.connection.write_tls(&mut output).unwrap();
-        }
-        output
-    }
-
-    fn seal(&mut self, plaintext: &[u8]) -> Vec<u8> {
-        let mut output = Vec::new();
-        for chunk in plaintext.chunks(16 * 1024) {
-            self.connection.writer().write_all(chunk).unwrap();
-            output.extend(self.output());
-        }
-        output
-    }
-
-    fn take(&mut self, mut ciphertext: &[u8]) {
-        while !ciphertext.is_empty() {
-            self.connection.read_tls(&mut ciphertext).unwrap();
-            let state = self.connection.process_new_packets().unwrap();
-            let start = self.received.len();
-            self.received.resize(start + state.plaintext_bytes_to_read(), 0);
-            self.connection.reader().read_exact(&mut self.received[start..]).unwrap();
-        }
-    }
-}
 
 /// One suite, and who plays which part.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +49,7 @@ impl Setting {
             let server = ServerConnection::new(Arc::new(server_config(self.fragment))).unwrap();
             (Connector::new(&credentials, &options, None).unwrap().engine(), Connection::Server(server))
         };
-        let (mut engine, mut peer) = (Engine::new(engine), Peer { connection, received: Vec::new() });
+        let (mut engine, mut peer) = (Engine::new(engine), Peer::new(connection));
         loop {
             let (ours, theirs) = (engine.engine.take_replies(), peer.output());
             if ours.is_empty() && theirs.is_empty() {
@@ -117,7 +82,7 @@ fn forged_server() -> (Pen, Engine) {
     config.key_log = Arc::<Secret>::clone(&log);
     config.send_tls13_tickets = 0;
     let server = ServerConnection::new(Arc::new(config)).unwrap();
-    let mut peer = Peer { connection: Connection::Server(server), received: Vec::new() };
+    let mut peer = Peer::new(server);
     let credentials = BackendCredentials { servers: Servers::load(&ServerAuth::None).unwrap(), identity: None };
     let mut engine = Engine::new(Connector::new(&credentials, &Options::default(), None).unwrap().engine());
     while engine.engine.has_replies() {
@@ -220,7 +185,7 @@ proptest! {
             while engine.open_some(&[], 4).status == OpenStatus::Budget {}
         }
         prop_assert!(engine.received == by_peer);
-        prop_assert!(peer.received == by_engine);
+        prop_assert!(peer.received == by_engine && peer.error.is_none());
         prop_assert_eq!((engine.engine.carried_bytes(), engine.pool.lent_bytes()), (0, 0));
     }
 

@@ -1,7 +1,6 @@
 //! The client's role: an engine that has dialled a rustls server.
 
 use std::cell::Cell;
-use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
@@ -15,6 +14,7 @@ use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, ServerConfig, ServerConnection, SupportedProtocolVersion};
 
+use crate::peer::Peer;
 // The engine under test with a pool, whichever role it plays.
 use crate::support::{Authority, Folder, Server as Engine, records, roots, server_params};
 
@@ -84,54 +84,13 @@ impl Shown {
     }
 }
 
-/// A rustls server in memory.
-struct Remote {
-    connection: ServerConnection,
-    received: Vec<u8>,
-    /// Why it gave up.
-    error: Option<rustls::Error>,
-}
-
-impl Remote {
-    fn new(config: &Arc<ServerConfig>) -> Self {
-        let connection = ServerConnection::new(Arc::clone(config)).unwrap();
-        Self { connection, received: Vec::new(), error: None }
-    }
-
-    fn take(&mut self, mut ciphertext: &[u8]) {
-        while !ciphertext.is_empty() && self.error.is_none() {
-            self.connection.read_tls(&mut ciphertext).unwrap();
-            match self.connection.process_new_packets() {
-                Ok(state) => {
-                    let start = self.received.len();
-                    self.received.resize(start + state.plaintext_bytes_to_read(), 0);
-                    self.connection.reader().read_exact(&mut self.received[start..]).unwrap();
-                }
-                Err(error) => self.error = Some(error),
-            }
-        }
-    }
-
-    fn output(&mut self) -> Vec<u8> {
-        let mut output = Vec::new();
-        while self.connection.wants_write() {
-            self.connection.write_tls(&mut output).unwrap();
-        }
-        output
-    }
-
-    fn seal(&mut self, plaintext: &[u8]) -> Vec<u8> {
-        let mut output = Vec::new();
-        for chunk in plaintext.chunks(16 * 1024) {
-            self.connection.writer().write_all(chunk).unwrap();
-            output.extend(self.output());
-        }
-        output
-    }
+/// A rustls server.
+fn rustls_server(config: &Arc<ServerConfig>) -> Peer {
+    Peer::new(ServerConnection::new(Arc::clone(config)).unwrap())
 }
 
 /// Carries bytes both ways until both are silent, or the engine fails.
-fn shake_hands(engine: &mut Engine, remote: &mut Remote) -> Result<(), Failure> {
+fn shake_hands(engine: &mut Engine, remote: &mut Peer) -> Result<(), Failure> {
     loop {
         let sent = engine.engine.take_replies();
         remote.take(&sent);
@@ -148,7 +107,7 @@ fn shake_hands(engine: &mut Engine, remote: &mut Remote) -> Result<(), Failure> 
 
 /// One connection: what the engine made of it, and the server's error.
 fn connect(connector: &Connector, config: &Arc<ServerConfig>) -> (Result<Summary, Failure>, Option<rustls::Error>) {
-    let (mut engine, mut remote) = (Engine::new(connector.engine()), Remote::new(config));
+    let (mut engine, mut remote) = (Engine::new(connector.engine()), rustls_server(config));
     let outcome = shake_hands(&mut engine, &mut remote);
     let summary = outcome.map(|()| {
         // Traffic flows whichever way it came about.
@@ -170,14 +129,14 @@ fn bytes_go_both_ways_with_a_server_of_either_version() {
     let pki = Pki::new();
     for (version, name) in [(&TLS13, "TLSv1.3"), (&TLS12, "TLSv1.2")] {
         let config = Arc::new(pki.server(&["redis.test"]).config(&[version]));
-        let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), Remote::new(&config));
+        let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), rustls_server(&config));
         assert_eq!(engine.engine.role(), Role::Client);
         assert!(engine.engine.has_replies(), "the hello is ready at once");
         assert_eq!(shake_hands(&mut engine, &mut remote), Ok(()));
         let summary = engine.engine.summary().unwrap();
         assert_eq!((summary.version, summary.resumed, summary.server_name), (name, false, None));
         // It asked for the name, and the server's certificate is not taken for a client's.
-        assert_eq!(remote.connection.server_name(), Some("redis.test"));
+        assert_eq!(remote.server_name(), Some("redis.test"));
         assert_eq!(engine.engine.client_identity(), None);
         let request = vec![b'q'; 100_000];
         remote.take(&engine.seal(&request).unwrap());
@@ -196,7 +155,7 @@ fn a_handshake_and_a_reply_in_pieces_of_any_size_give_the_same_plaintext() {
     for version in [&TLS13, &TLS12] {
         let config = Arc::new(pki.server(&["redis.test"]).config(&[version]));
         for size in [1, 2, 3, 5, 7, 64, 1000] {
-            let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), Remote::new(&config));
+            let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), rustls_server(&config));
             let carry = |engine: &mut Engine, bytes: &[u8]| {
                 for piece in bytes.chunks(size) {
                     assert_eq!(engine.open(piece).status, OpenStatus::Drained, "pieces of {size}");
@@ -218,7 +177,7 @@ fn a_handshake_and_a_reply_in_pieces_of_any_size_give_the_same_plaintext() {
 fn a_budget_of_records_holds_for_a_server_s_as_well() {
     let pki = Pki::new();
     let config = Arc::new(pki.server(&["redis.test"]).config(&[&TLS13]));
-    let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), Remote::new(&config));
+    let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), rustls_server(&config));
     shake_hands(&mut engine, &mut remote).unwrap();
     let sealed = [remote.seal(b"one"), remote.seal(b"two"), remote.seal(b"three")].concat();
     assert_eq!(engine.open_some(&sealed, 2).status, OpenStatus::Budget);
@@ -296,9 +255,9 @@ fn a_server_is_asked_for_by_a_dns_name_and_not_by_an_address_or_no_name() {
         (ServerAuth::Chain(pki.folder.path("ca.pem")), None, None),
     ] {
         let connector = pki.connector(&auth, &Options::default(), name);
-        let (mut engine, mut remote) = (Engine::new(connector.engine()), Remote::new(&config));
+        let (mut engine, mut remote) = (Engine::new(connector.engine()), rustls_server(&config));
         assert_eq!(shake_hands(&mut engine, &mut remote), Ok(()), "{name:?}");
-        assert_eq!(remote.connection.server_name(), asked);
+        assert_eq!(remote.server_name(), asked);
     }
     // The address is verified all the same.
     let connector = pki.connector(&pki.auth(), &Options::default(), Some("127.0.0.2"));
@@ -343,12 +302,12 @@ fn a_server_that_asks_for_a_certificate_gets_it_and_says_so_when_it_gets_none() 
     let known = Connector::new(&credentials, &Options::default(), name).unwrap();
     for version in [&TLS13, &TLS12] {
         let config = Arc::new(pki.server(&["redis.test"]).config_that_asks(&[version], Some(&clients)));
-        let (mut engine, mut remote) = (Engine::new(known.engine()), Remote::new(&config));
+        let (mut engine, mut remote) = (Engine::new(known.engine()), rustls_server(&config));
         assert_eq!(shake_hands(&mut engine, &mut remote), Ok(()));
         assert_eq!(remote.connection.peer_certificates().unwrap().len(), 1);
 
         // In TLS 1.3 the server judges after our handshake is over, and in either version its alert has a name.
-        let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), Remote::new(&config));
+        let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), rustls_server(&config));
         let outcome = shake_hands(&mut engine, &mut remote);
         assert_eq!(outcome, Err(Failure::AlertReceived("certificate_required")));
         assert_eq!(remote.error, Some(rustls::Error::NoCertificatesPresented));
@@ -388,7 +347,7 @@ fn a_burst_of_connections_resumes_with_the_tickets_of_the_one_before_as_far_as_t
         connect(&connector, &config).0.unwrap();
     }
     // All begin before one has ended: none has a ticket of another.
-    let mut burst: Vec<_> = (0..80).map(|_| (Engine::new(connector.engine()), Remote::new(&config))).collect();
+    let mut burst: Vec<_> = (0..80).map(|_| (Engine::new(connector.engine()), rustls_server(&config))).collect();
     let resumed = burst.iter_mut().filter_map(|(engine, remote)| {
         shake_hands(engine, remote).unwrap();
         engine.engine.summary().filter(|summary| summary.resumed)
@@ -438,7 +397,7 @@ fn either_side_ends_in_order_with_close_notify() {
     let pki = Pki::new();
     for version in [&TLS13, &TLS12] {
         let config = Arc::new(pki.server(&["redis.test"]).config(&[version]));
-        let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), Remote::new(&config));
+        let (mut engine, mut remote) = (Engine::new(pki.usual().engine()), rustls_server(&config));
         shake_hands(&mut engine, &mut remote).unwrap();
         engine.engine.close_notify();
         let goodbye = engine.engine.take_replies();
@@ -468,7 +427,7 @@ fn keys_towards_a_server_end_after_their_records_in_tls12_and_change_in_tls13() 
     let connector = pki.connector(&pki.auth(), &options, Some("redis.test"));
     for (version, ends) in [(&TLS13, false), (&TLS12, true)] {
         let config = Arc::new(pki.server(&["redis.test"]).config(&[version]));
-        let (mut engine, mut remote) = (Engine::new(connector.engine()), Remote::new(&config));
+        let (mut engine, mut remote) = (Engine::new(connector.engine()), rustls_server(&config));
         shake_hands(&mut engine, &mut remote).unwrap();
         let failed = (0..20).find_map(|_| engine.seal(b"x").map(|sealed| remote.take(&sealed)).err());
         assert_eq!(failed, ends.then_some(Failure::KeysExhausted));
