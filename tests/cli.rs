@@ -243,6 +243,22 @@ fn checks_and_sentinels_are_told() {
 }
 
 #[test]
+fn the_certificate_that_the_readme_makes_is_taken_without_a_word() {
+    let readme = include_str!("../README.md");
+    let (_, command) = readme.split_once("```sh\nopenssl req ").expect("it has the command");
+    let (command, _) = command.split_once("```").expect("it ends");
+    let folder = folder_with(CONFIG);
+    for file in ["server.crt", "server.key"] {
+        std::fs::remove_file(folder.path().join(file)).expect("it is there");
+    }
+    let made = Command::new("sh").arg("-c").arg(format!("openssl req {command}")).current_dir(&folder).output();
+    let made = made.expect("openssl starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+    assert_eq!((printed.code, &*printed.errors), (Some(0), ""));
+}
+
+#[test]
 fn warnings_of_a_valid_configuration_are_shown() {
     let folder = folder_with(&format!("{CONFIG}\n[[backend]]\nname = \"spare\"\nservers = [\"unix:/s\"]\n"));
     let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
