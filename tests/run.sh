@@ -64,8 +64,8 @@ mkdir -p target/clients
 cargo fmt --version >/dev/null 2>&1 || fail "rustfmt is missing: rustup component add rustfmt"
 cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup component add clippy"
 # redis-server is also Sentinel.
-need cc=gcc nm=binutils openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace haproxy=haproxy tmux=tmux \
-    python3=python3 node=nodejs npm=npm shellcheck=shellcheck
+need cc=gcc nm=binutils openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace valgrind=valgrind haproxy=haproxy \
+    tmux=tmux python3=python3 node=nodejs npm=npm shellcheck=shellcheck
 python_libraries
 node_client
 # A scanner that not every distribution has; without it the conformance tests say that they do not scan.
@@ -81,7 +81,7 @@ section "format"
 cargo fmt --check
 
 section "shell scripts"
-shellcheck tests/run.sh tests/deploy/*.sh .ci/run deploy/*.sh deploy/debian/p*
+shellcheck tests/run.sh tests/deploy/*.sh benches/*.sh .ci/run deploy/*.sh deploy/debian/p*
 
 # The checks profile is optimised and keeps debug assertions; one profile for all steps builds the dependencies once.
 section "clippy"
@@ -113,5 +113,8 @@ tests/deploy/run.sh target/checks/ringwall
 # Counts only, so that a busy machine does not matter.
 section "allocations and system calls of the steady state"
 cargo bench --profile checks --bench steady -- --quick
+
+section "instructions of the data path"
+benches/regress.sh
 
 section "passed"

@@ -1,8 +1,6 @@
 //! The operations whose instructions are counted, each made ready to run.
 
 use std::hint::black_box;
-use std::rc::Rc;
-use std::time::Duration;
 
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::metrics::Tally;
@@ -10,17 +8,15 @@ use ringwall::multiplex::route::{arguments, route};
 use ringwall::multiplex::{self, Multiplexer};
 use ringwall::pool::Pool;
 use ringwall::session::coalescer::Threshold;
-use ringwall::session::greeting::Opening;
 use ringwall::session::queue::SendQueue;
 use ringwall::session::transport::Transport;
-use ringwall::session::{Options, Output, Session, Side, Turn};
+use ringwall::session::{Side, Turn};
 use ringwall::time::Time;
-use ringwall::tls::{self, Acceptor, Engine, Identity};
 use ringwall::wire::frame::{Form, ReplyFramer, RequestFramer};
 
-use crate::credentials::Credentials;
-use crate::tls_client::TlsClient;
+use crate::connected::{Connected, connected, sealed};
 
+const SESSION: &str = "session, request and reply of 64 B";
 const CHUNK: [u8; 64] = [b'x'; 64];
 
 /// An operation, to be called as often as it was prepared for.
@@ -31,13 +27,19 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Calls in one timed run; bounded by what must be prepared for each.
     pub(crate) timed: u64,
+    /// The case before it that its count is shown beside.
+    pub(crate) beside: Option<&'static str>,
     /// Makes an operation for so many calls.
     pub(crate) prepare: Box<dyn Fn(u64) -> Operation>,
 }
 
 impl Case {
     fn new(name: &'static str, timed: u64, prepare: impl Fn(u64) -> Operation + 'static) -> Self {
-        Self { name, timed, prepare: Box::new(prepare) }
+        Self { name, timed, beside: None, prepare: Box::new(prepare) }
+    }
+
+    fn beside(self, name: &'static str) -> Self {
+        Self { beside: Some(name), ..self }
     }
 }
 
@@ -49,7 +51,15 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("record seal, 64 B", 20_000, |_| seal_chunks(64)),
         Case::new("record seal, 16 KiB", 2_000, |_| seal_chunks(16 * 1024)),
         Case::new("record seal, 64 KiB as four", 1_000, |_| seal_chunks(64 * 1024)),
-        Case::new("session, request and reply of 64 B", 20_000, pass_requests_and_replies),
+        Case::new(SESSION, 20_000, |times| pass_requests_and_replies(Pending::Unknown, times)),
+        Case::new("session, the same, pending flag published", 20_000, |times| {
+            pass_requests_and_replies(Pending::Published, times)
+        })
+        .beside(SESSION),
+        Case::new("session, the same, TLS asked after each event", 20_000, |times| {
+            pass_requests_and_replies(Pending::Asked, times)
+        })
+        .beside(SESSION),
         Case::new("queue, 10 chunks of 64 B and their send", 20_000, |_| gather_and_send(Transport::Plain)),
         Case::new("queue, 10 chunks of 64 B sealed as one", 20_000, |_| gather_and_send(sealing())),
         Case::new("request framed, GET", 1_000_000, |_| {
@@ -92,15 +102,47 @@ fn seal_chunks(bytes: usize) -> Operation {
     })
 }
 
-/// What a shard does with a session for one request: both directions, each as a receive and a settled send.
-fn pass_requests_and_replies(times: u64) -> Operation {
+/// How it is found out whether something of a session waits to be served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    /// Not at all.
+    Unknown,
+    /// As shards do it: known after each event, published when it has changed.
+    Published,
+    /// By a call into TLS after each event, as servers do it that know no better.
+    Asked,
+}
+
+/// What a shard does with a session for one request: both directions, each as a receive and a settled send. It is as if
+/// each turn served one request, so what a turn does once weighs more here than it ever does.
+fn pass_requests_and_replies(how: Pending, times: u64) -> Operation {
     let (mut client, mut session) = Connected::new();
+    let (_, mut engine, mut pool) = connected();
+    let (mut publisher, _reader) = pending_flags(1024, 64);
+    let mut was_pending = false;
     let mut records = sealed(&mut client, &CHUNK, times).into_iter();
     let mut reply = CHUNK;
     Box::new(move || {
         let mut record = records.next().expect("one for each call");
-        session.receive(Side::Client, &mut record);
-        session.receive(Side::Backend, &mut reply);
+        for (side, bytes) in [(Side::Client, &mut record[..]), (Side::Backend, &mut reply[..])] {
+            session.receive(side, bytes);
+            match how {
+                Pending::Unknown => {}
+                Pending::Published => {
+                    let pending = session.session.is_pending();
+                    if pending != was_pending {
+                        was_pending = pending;
+                        publisher.publish(500, pending);
+                    }
+                }
+                Pending::Asked => {
+                    black_box(engine.open(&mut [], 1, &mut pool, |_, _| {}));
+                }
+            }
+        }
+        if how == Pending::Published {
+            black_box(publisher.flush());
+        }
         std::mem::forget(record);
     })
 }
@@ -241,108 +283,4 @@ fn publish_transitions() -> Operation {
             black_box(hint);
         });
     })
-}
-
-/// So many records of the client with the same plaintext.
-fn sealed(client: &mut TlsClient, plaintext: &[u8], times: u64) -> Vec<Vec<u8>> {
-    let seal = |_| {
-        let mut record = Vec::new();
-        client.seal(plaintext, &mut record);
-        record
-    };
-    (0..times).map(seal).collect()
-}
-
-fn acceptor(credentials: &Credentials) -> Acceptor {
-    let (chain, key) = (credentials.folder().join("server.crt"), credentials.folder().join("server.key"));
-    let identity = Identity::load(&chain, &key).expect("a certificate and its key");
-    Acceptor::new(&identity.into(), &tls::Options::default()).expect("the key can be used")
-}
-
-/// A client and an engine that have shaken hands.
-fn connected() -> (TlsClient, Engine, Pool) {
-    let credentials = Credentials::new();
-    let (mut client, mut engine) = (TlsClient::new(&credentials.client), acceptor(&credentials).engine());
-    let mut pool = Pool::new();
-    shake_hands(&mut client, |from_client| {
-        engine.open(from_client, usize::MAX, &mut pool, |_, _| {});
-        engine.take_replies()
-    });
-    (client, engine, pool)
-}
-
-/// Passes messages between a client and `server`, which answers what it is given, until the client has no more to say.
-fn shake_hands(client: &mut TlsClient, mut server: impl FnMut(&mut [u8]) -> Vec<u8>) {
-    let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
-    loop {
-        let taken = client.open(&mut to_client, &mut to_server, |_| {});
-        assert_eq!(taken, to_client.len(), "a flight of the server is whole");
-        if to_server.is_empty() {
-            return assert!(!client.is_handshaking());
-        }
-        to_client = server(&mut to_server);
-        to_server.clear();
-    }
-}
-
-/// A session that relays, and what a shard keeps beside it.
-struct Connected {
-    session: Session,
-    pool: Pool,
-    tally: Tally,
-    now: Time,
-    /// What has been sent to the client during the handshake.
-    to_client: Vec<u8>,
-}
-
-impl Connected {
-    /// The session and its client.
-    fn new() -> (TlsClient, Self) {
-        let options = Options {
-            send_buffer_bytes: 256 * 1024,
-            coalesce: Threshold::Bytes(64 * 1024),
-            handshake_timeout: Duration::from_secs(10),
-            connect_timeout: Duration::from_secs(5),
-            half_close_timeout: Duration::from_secs(30),
-            idle_timeout: None,
-            lifetime_max: None,
-            tells_unreachable: true,
-        };
-        let credentials = Credentials::new();
-        let mut client = TlsClient::new(&credentials.client);
-        let now = Time::from_nanos(1_000_000_000);
-        let (mut pool, tally) = (Pool::new(), Tally::default());
-        let transport = Transport::Tls(Box::new(acceptor(&credentials).engine()));
-        let mut turn = Turn { now, pool: &mut pool, tally: &tally };
-        let session = Session::new(transport, Rc::new(options), None, &mut turn);
-        let mut connected = Self { session, pool, tally, now, to_client: Vec::new() };
-        shake_hands(&mut client, |from_client| {
-            connected.receive(Side::Client, from_client);
-            std::mem::take(&mut connected.to_client)
-        });
-        let mut turn = Turn { now, pool: &mut connected.pool, tally: &connected.tally };
-        connected.session.handle_connected(Transport::Plain, Opening::default(), &mut turn);
-        assert!(connected.session.wants_receive(Side::Backend, false), "it relays");
-        (client, connected)
-    }
-
-    /// Serves what came, does what the session asks for, and looks at it as a shard does at the end of a turn.
-    fn receive(&mut self, side: Side, bytes: &mut [u8]) {
-        let handshaking = self.session.is_handshaking(Side::Client);
-        let mut turn = Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
-        self.session.handle_received(side, bytes, &mut turn);
-        while let Some(output) = self.session.poll(&mut turn) {
-            if let Output::Send(side, buffer) = output {
-                if handshaking {
-                    self.to_client.extend_from_slice(buffer.data());
-                }
-                let sent = buffer.len();
-                self.session.handle_sent(side, buffer, Ok(sent), &mut turn);
-            }
-        }
-        for side in Side::BOTH {
-            black_box(self.session.wants_receive(side, false));
-        }
-        black_box((self.session.wants_turn(), self.session.deadline(), self.session.is_pending()));
-    }
 }
