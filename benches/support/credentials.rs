@@ -24,7 +24,7 @@ pub(crate) struct Credentials {
 }
 
 /// What the certificate's key is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Ecdsa,
     Rsa,

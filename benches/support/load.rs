@@ -1,8 +1,7 @@
-//! TLS clients that keep requests outstanding: each reply that is complete lets the next request go.
+//! Clients that keep requests outstanding: each reply that is complete lets the next request go.
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +13,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustls::ClientConfig;
 
-use crate::tls_client::TlsClient;
-
-/// Ciphertext read in one go.
-const READ_BYTES: usize = 128 * 1024;
+use crate::client::{Buffers, Client};
 
 /// Nothing takes longer than this: a proxy that does not answer within it has lost a byte.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,12 +47,11 @@ pub(crate) struct Load {
     shape: Shape,
     poll: OwnedFd,
     events: Vec<Event>,
-    clients: Vec<Client>,
+    clients: Vec<Asking>,
     seen: Seen,
-    /// Plaintext of requests, and their ciphertext, of one client at a time.
+    /// What a client with nothing outstanding asks.
     requests: Vec<u8>,
-    output: Vec<u8>,
-    input: Vec<u8>,
+    buffers: Buffers,
     /// Times from a request to its last reply, while they are measured.
     latencies: Option<Vec<Duration>>,
 }
@@ -70,13 +65,12 @@ pub(crate) struct Measure {
     pub(crate) p50: Duration,
     /// The time in which 99 of 100 of what was asked in one go was answered.
     pub(crate) p99: Duration,
+    /// The same for 999 of 1,000.
+    pub(crate) p999: Duration,
 }
 
-struct Client {
-    stream: TcpStream,
-    tls: TlsClient,
-    /// The start of a record.
-    carry: Vec<u8>,
+struct Asking {
+    client: Client,
     /// Bytes of replies that are still to come.
     awaited: usize,
     /// When the last of them was asked for.
@@ -86,23 +80,27 @@ struct Client {
 impl Load {
     /// Connects the clients and shakes hands, one after the other.
     pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>, shape: Shape) -> Self {
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
-        let clients: Vec<_> = (0..shape.clients).map(|_| Client::connect(address, config)).collect();
-        for (index, client) in (0..).zip(&clients) {
-            epoll::add(&poll, &client.stream, EventData::new_u64(index), EventFlags::IN)
-                .expect("a socket can be polled");
-        }
-        Self {
+        Self::connect_by(address, Some(config), shape)
+    }
+
+    /// As [`Load::connect`]; without a configuration for TLS the clients speak plain text.
+    pub(crate) fn connect_by(address: SocketAddr, config: Option<&Arc<ClientConfig>>, shape: Shape) -> Self {
+        let mut load = Self {
             shape,
-            poll,
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll"),
             events: Vec::with_capacity(shape.clients),
-            clients,
+            clients: Vec::with_capacity(shape.clients),
             seen: Seen::default(),
             requests: vec![b'q'; shape.outstanding * shape.request_bytes],
-            output: Vec::new(),
-            input: vec![0; READ_BYTES],
+            buffers: Buffers::default(),
             latencies: None,
+        };
+        for index in 0..shape.clients as u64 {
+            let client = Client::connect(address, config);
+            epoll::add(&load.poll, &client, EventData::new_u64(index), EventFlags::IN).expect("a socket can be polled");
+            load.clients.push(Asking { client, awaited: 0, asked: Time::default() });
         }
+        load
     }
 
     /// From here on asks this, which is as long as the shape says, instead of something without content.
@@ -138,9 +136,9 @@ impl Load {
         let took = now().since(started);
         let mut latencies = self.latencies.take().unwrap_or_default();
         latencies.sort_unstable();
-        let within = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(Duration::MAX);
         let per_second = (self.replies() - before) / took.as_secs_f64();
-        Measure { per_second, p50: within(50), p99: within(99) }
+        let [p50, p99, p999] = [500, 990, 999].map(|permille| quantile(&latencies, permille));
+        Measure { per_second, p50, p99, p999 }
     }
 
     /// Takes all that is still to come and asks for nothing.
@@ -181,68 +179,39 @@ impl Load {
     }
 
     fn receive(&mut self, index: usize) {
-        let Self { clients, input, output, seen, latencies, .. } = self;
-        let Client { stream, tls, carry, awaited, asked } = &mut clients[index];
-        let begun = carry.len();
-        input[..begun].copy_from_slice(carry);
-        carry.clear();
-        let received = match stream.read(&mut input[begun..]) {
-            Ok(0) => panic!("the proxy has closed a connection"),
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-            Err(error) => panic!("a connection is broken: {error}"),
-        };
-        let all = &mut input[..begun + received];
-        output.clear();
-        let done = tls.open(all, output, |plaintext| {
+        let Self { clients, buffers, seen, latencies, .. } = self;
+        let Asking { client, awaited, asked } = &mut clients[index];
+        let waited = *awaited > 0;
+        client.receive(buffers, |plaintext| {
             seen.records_received += 1;
             seen.reply_bytes += plaintext.len() as u64;
             *awaited = awaited.checked_sub(plaintext.len()).expect("no more comes than was asked for");
         });
-        carry.extend_from_slice(&all[done..]);
-        if *awaited == 0
+        // A ticket may come to a client that waits for nothing.
+        if waited
+            && *awaited == 0
             && let Some(latencies) = latencies
         {
             latencies.push(now().since(*asked));
         }
-        assert!(output.is_empty(), "the load is too short for new keys");
     }
 
     /// Asks for as many replies as are not outstanding, in one record.
     fn top_up(&mut self, index: usize) {
-        let Self { shape, clients, requests, output, seen, latencies, .. } = self;
-        let Client { stream, tls, awaited, asked, .. } = &mut clients[index];
+        let Self { shape, clients, requests, buffers, seen, latencies, .. } = self;
+        let Asking { client, awaited, asked } = &mut clients[index];
         let wanted = shape.outstanding - awaited.div_ceil(shape.reply_bytes);
         if wanted == 0 || latencies.is_some() && *awaited > 0 {
             return;
         }
-        output.clear();
-        tls.seal(&requests[..wanted * shape.request_bytes], output);
-        stream.write_all(output).expect("the few requests outstanding fit the socket's buffer");
+        client.send(&requests[..wanted * shape.request_bytes], buffers);
         *awaited += wanted * shape.reply_bytes;
         *asked = now();
         seen.records_sent += 1;
     }
 }
 
-impl Client {
-    fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
-        let mut stream = TcpStream::connect(address).expect("the proxy listens");
-        stream.set_nodelay(true).expect("a TCP socket");
-        let mut tls = TlsClient::new(config);
-        let (mut input, mut output, mut filled) = (vec![0; READ_BYTES], Vec::new(), 0);
-        loop {
-            let done = tls.open(&mut input[..filled], &mut output, |_| panic!("a reply to nothing"));
-            input.copy_within(done..filled, 0);
-            filled -= done;
-            stream.write_all(&output).expect("the proxy reads");
-            output.clear();
-            if !tls.is_handshaking() {
-                break;
-            }
-            filled += stream.read(&mut input[filled..]).expect("the proxy answers");
-        }
-        stream.set_nonblocking(true).expect("a socket");
-        Self { stream, tls, carry: input[..filled].to_vec(), awaited: 0, asked: Time::default() }
-    }
+/// The time in which so many thousandths of `sorted` latencies were over.
+pub(crate) fn quantile(sorted: &[Duration], permille: usize) -> Duration {
+    sorted.get(sorted.len() * permille / 1000).copied().unwrap_or(Duration::MAX)
 }

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -12,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cores::{self, Cores};
 use crate::credentials::Credentials;
+use crate::processes;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ringwall");
 
@@ -80,17 +80,9 @@ impl Proxy {
         Self { program, log, address }
     }
 
-    /// The time that its threads have spent on a core, in user and kernel mode.
-    ///
-    /// The first number of `schedstat` is in nanoseconds. The kernel brings it up to date when it switches threads, and
-    /// at each clock tick.
+    /// The time that its threads have spent on a core.
     pub(crate) fn cpu_time(&self) -> Duration {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.program.id())).expect("the program runs");
-        let nanos = threads.filter_map(|thread| {
-            let schedstat = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-            schedstat.split(' ').next()?.parse::<u64>().ok()
-        });
-        Duration::from_nanos(nanos.sum())
+        processes::cpu_time(self.program.id())
     }
 
     /// Has it end, and gives what it has counted.

@@ -39,4 +39,14 @@ impl Samples {
     pub(crate) fn relative_to(&self, base: &Self) -> Self {
         Self(self.0.iter().zip(&base.0).map(|(sample, base)| sample / base).collect())
     }
+
+    /// Each less the one taken in the same round of `base`.
+    pub(crate) fn less(&self, base: &Self) -> Self {
+        Self(self.0.iter().zip(&base.0).map(|(sample, base)| sample - base).collect())
+    }
+
+    /// Whether `value` is from the smallest to the largest.
+    pub(crate) fn spans(&self, value: f64) -> bool {
+        self.min() <= value && value <= self.max()
+    }
 }

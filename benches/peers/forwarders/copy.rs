@@ -16,10 +16,9 @@ use tokio_rustls::TlsAcceptor;
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Serves on one thread until it is ended.
-pub(crate) fn serve(listen: &str, server: &str, folder: &Path) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let work = tokio::task::LocalSet::new();
-    work.block_on(&runtime, accept(listen, server, folder)).expect("the port is free");
+pub(super) fn serve(listen: &str, server: &str, folder: &Path) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, accept(listen, server, folder))
 }
 
 fn config(folder: &Path) -> ServerConfig {

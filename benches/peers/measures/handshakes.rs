@@ -1,0 +1,27 @@
+//! Clients that come, ask once and leave.
+
+use std::time::Duration;
+
+use crate::arrivals::{Crowd, Manner, Pace};
+use crate::cases::Kind;
+use crate::stage::{Findings, Stage};
+
+/// New clients that wait at once.
+const WAITING: usize = 32;
+
+impl Stage {
+    pub(crate) fn handshakes(&self, kind: Kind, resumed: bool) -> Findings {
+        let names = ["per proxy CPU s", "with server's", "connections/s", "closed"];
+        let config = if resumed { self.credentials.resuming() } else { self.credentials.client.clone() };
+        self.rounds(kind, self.rounds, names, |_, program| {
+            let crowd = || Crowd::new(program.address, &config, Manner::Asking);
+            crowd().run_for(self.took / 5, Pace::Waiting(WAITING));
+            let (spent, fates) = self.spent(program, || crowd().run_for(self.took, Pace::Waiting(WAITING)));
+            let served = fates.served as f64;
+            // What a proxy that is not there takes is no time.
+            let per = |cpu: Duration| if cpu.is_zero() { 0.0 } else { served / cpu.as_secs_f64() };
+            let per_second = served / spent.took.as_secs_f64();
+            [per(spent.proxy), per(spent.proxy + spent.server), per_second, fates.closed as f64]
+        })
+    }
+}
