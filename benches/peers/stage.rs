@@ -74,7 +74,7 @@ impl Stage {
             Kind::Added => self.added(kind),
             Kind::Latency { clients } => self.latency(kind, clients),
             Kind::Handshakes { resumed } => self.handshakes(kind, resumed),
-            Kind::Idle { connections } => self.idle(kind, connections),
+            Kind::Idle => self.idle(kind),
             Kind::FewBusy { connections, busy } => self.few_busy(kind, connections, busy),
             Kind::SystemCalls { clients } => self.system_calls(kind, clients),
             Kind::Skewed { late } => self.skewed(kind, late),

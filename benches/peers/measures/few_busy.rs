@@ -25,8 +25,8 @@ impl Stage {
             load.rest();
             drop(idle);
             let [dispatcher, shards] = [0, 1].map(|index| (after[index] - before[index]).as_secs_f64());
-            let share = if shards > 0.0 { dispatcher / shards * 100.0 } else { 0.0 };
-            [spent.proxy.as_secs_f64() * 1e3 / thousands, share]
+            // Not a number where there are no shards.
+            [spent.proxy.as_secs_f64() * 1e3 / thousands, dispatcher / shards * 100.0]
         })
     }
 }

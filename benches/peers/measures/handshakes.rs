@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::arrivals::{Crowd, Manner, Pace};
 use crate::cases::Kind;
+use crate::peer::Role;
 use crate::stage::{Findings, Stage};
 
 /// New clients that wait at once.
@@ -18,10 +19,11 @@ impl Stage {
             crowd().run_for(self.took / 5, Pace::Waiting(WAITING));
             let (spent, fates) = self.spent(program, || crowd().run_for(self.took, Pace::Waiting(WAITING)));
             let served = fates.served as f64;
-            // What a proxy that is not there takes is no time.
-            let per = |cpu: Duration| if cpu.is_zero() { 0.0 } else { served / cpu.as_secs_f64() };
+            let per = |cpu: Duration| served / cpu.as_secs_f64();
             let per_second = served / spent.took.as_secs_f64();
-            [per(spent.proxy), per(spent.proxy + spent.server), per_second, fates.closed as f64]
+            // No proxy is there that could take any.
+            let of_proxy = if program.role == Role::Direct { f64::NAN } else { per(spent.proxy) };
+            [of_proxy, per(spent.proxy + spent.server), per_second, fates.closed as f64]
         })
     }
 }

@@ -31,11 +31,16 @@ impl Stage {
             let thousands = (load.replies() - before) / 1_000.0;
             load.rest();
             let per_thousand = |cpu: Duration| cpu.as_secs_f64() * 1e3 / thousands;
-            let (proxy, both) = (per_thousand(spent.proxy), per_thousand(spent.proxy + spent.server));
+            let both = per_thousand(spent.proxy + spent.server);
+            // No proxy is there that could take any.
+            let proxy = if program.role == Role::Direct { f64::NAN } else { per_thousand(spent.proxy) };
             let costs = if self.together { [both, proxy] } else { [proxy, both] };
             let [p50, p99, p999] = [measure.p50, measure.p99, measure.p999].map(|time| time.as_secs_f64() * 1e6);
-            let on_core = if self.together { spent.proxy + spent.server } else { spent.proxy };
-            let busy = on_core.as_secs_f64() / spent.took.as_secs_f64() * 100.0;
+            let busy = match (self.together, program.role) {
+                (true, _) => (spent.proxy + spent.server).div_duration_f64(spent.took) * 100.0,
+                (false, Role::Direct) => f64::NAN,
+                (false, Role::Ours | Role::Peer | Role::Floor) => spent.proxy.div_duration_f64(spent.took) * 100.0,
+            };
             [costs[0], costs[1], measure.per_second, p50, p99, p999, busy]
         })
     }
