@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::End;
 use crate::process::PATIENCE;
@@ -344,7 +344,9 @@ fn a_takeover_is_called_off_when_the_process_is_to_end() {
     let (last, status) = ringwall.wait();
     assert_eq!(status.code(), Some(0), "{last}");
     ringwall.process.line(|line| line.contains("the takeover is called off"));
-    assert!(test_kill_process(next).is_err(), "the next version is gone");
+    // Whoever has adopted it may not have collected it yet.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", next.as_raw_nonzero())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "the next version is gone: {stat}");
 }
 
 #[test]
