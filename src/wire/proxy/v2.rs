@@ -64,7 +64,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Header>, HeaderError> {
     Ok(Some(Header { len, addresses }))
 }
 
-/// The addresses of a connection that was relayed, where it is TCP.
+/// The addresses of a connection that was relayed, where it is TCP. What the specification calls valid beside that, datagrams
+/// and unix sockets, a receiver may treat as UNSPEC (section 2.2): the connection is taken, and is from whoever has made it.
 fn relayed(header: &[u8], family: u8) -> Result<Option<Addresses>, HeaderError> {
     let addresses_bytes = match (family >> 4, family & 0x0f) {
         // What stands in the place of addresses has no known form.
@@ -247,6 +248,8 @@ mod tests {
         assert_eq!(read(&made(0x21, 0x00, &[])), none(16));
         assert_eq!(read(&made(0x21, 0x00, &[1, 2, 3])), none(19));
         assert_eq!(read(&made(0x21, 0x12, &IPV4)), none(28));
+        assert_eq!(read(&made(0x21, 0x22, &[0; 36])), none(52));
+        assert_eq!(read(&made(0x21, 0x32, &[0; 216])), none(232));
         assert_eq!(read(&made(0x21, 0x31, &[0; 216])), none(232));
     }
 
