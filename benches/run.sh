@@ -37,6 +37,7 @@ if [ ! -e $python/bin/valkey-server ]; then
     valkey=$(find "$PWD/$python" -name valkey-server -type f | head -n 1)
     [ -z "$valkey" ] || ln -s "$valkey" $python/bin/valkey-server
 fi
-# Thousands of connections are open at once, at both ends.
+# Thousands of connections are open at once, at both ends; rings lock memory.
 ulimit -Sn "$(ulimit -Hn)"
+ulimit -Sl "$(ulimit -Hl)"
 PATH=$PWD/$python/bin:$PATH exec cargo bench --bench peers -- "$@"

@@ -125,6 +125,7 @@ impl Case {
             requests("unix socket, 64 B, 500 clients", UNIX, 500, 1, 64),
             requests("server on the proxy's core, 64 B, 50 clients", TOGETHER, 50, 1, 64),
             requests("server on the proxy's core, 64 B, 500 clients", TOGETHER, 500, 1, 64),
+            case("system calls, server on the proxy's core", TOGETHER, Kind::SystemCalls { clients: 50 }),
             requests("shards on one core, 64 B, 50 clients", SHARDS, 50, 1, 64),
             requests("shards on one core, 64 B, 500 clients", SHARDS, 500, 1, 64),
             case("skewed load, 2 workers", placing(2), Kind::Skewed { late: false }),

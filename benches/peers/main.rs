@@ -5,6 +5,7 @@ mod arrivals;
 mod cases;
 #[path = "../support/client.rs"]
 mod client;
+mod comparison;
 #[path = "../support/cores.rs"]
 mod cores;
 #[path = "../support/credentials.rs"]
@@ -12,6 +13,7 @@ mod credentials;
 #[path = "../support/draws.rs"]
 mod draws;
 mod forwarders;
+mod goals;
 #[path = "../support/load.rs"]
 mod load;
 mod measures;
@@ -108,7 +110,7 @@ fn main() {
                 stage.insert((case.setting, set))
             }
         };
-        report.add(&case, &stage.measure(case.kind));
+        report.add(&case, stage.measure(case.kind));
     }
-    println!("\nwritten to {}", arguments.report.display());
+    report.end();
 }

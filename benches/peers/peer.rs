@@ -137,7 +137,7 @@ impl Running {
         cores::pin(cores.proxy);
         let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
         cores::pin(cores.clients);
-        let running = running(version, port, Some(child.expect("it is installed")));
+        let mut running = running(version, port, Some(child.expect("it is installed")));
         if !running.serves() {
             let log = fs::read_to_string(log_path).unwrap_or_default();
             println!("{name} does not start and is left out: {}", log.trim());
@@ -146,11 +146,13 @@ impl Running {
         Some(running)
     }
 
-    fn serves(&self) -> bool {
+    /// Waits until it can be reached. It may listen before it has found all that it needs, so it is looked at once more.
+    fn serves(&mut self) -> bool {
         let started = ringwall::io::sys::now();
         while ringwall::io::sys::now().since(started) < START_TIMEOUT {
             if TcpStream::connect(self.address).is_ok() {
-                return true;
+                std::thread::park_timeout(Duration::from_millis(200));
+                return self.program.as_mut().is_some_and(|program| matches!(program.try_wait(), Ok(None)));
             }
             std::thread::park_timeout(Duration::from_millis(20));
         }

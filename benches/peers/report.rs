@@ -1,6 +1,5 @@
 //! The report: tables with ratios for people, plots, and all values as JSON, for programs.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +7,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Better, Case};
+use crate::comparison::{Ratio, best};
 use crate::cores::Cores;
+use crate::goals;
 use crate::measures::requests::{BUSY, THROUGHPUT};
 use crate::peer::Role;
 use crate::plot;
@@ -25,6 +26,7 @@ pub(crate) struct Report {
     told: Vec<String>,
     markdown: String,
     cases: Vec<Value>,
+    measured: Vec<(&'static str, Vec<Row>)>,
     head: Map<String, Value>,
 }
 
@@ -39,6 +41,7 @@ impl Report {
             told: Vec::new(),
             markdown: String::new(),
             cases: Vec::new(),
+            measured: Vec::new(),
             head: head.as_object().expect("it is one").clone(),
         };
         fs::create_dir_all(folder).expect("the target folder can be written");
@@ -64,7 +67,7 @@ impl Report {
     }
 
     /// Adds what a case has shown, and writes what there is so far.
-    pub(crate) fn add(&mut self, case: &Case, findings: &Findings) {
+    pub(crate) fn add(&mut self, case: &Case, findings: Findings) {
         self.say(&format!("\n### {}\n", case.name));
         if let Some(first) = findings.rows.first() {
             self.tabulate(first, &findings.rows);
@@ -77,12 +80,24 @@ impl Report {
         for note in &findings.notes {
             self.say(&format!("\n{note}"));
         }
-        self.cases.push(value_of(case, findings));
+        self.cases.push(value_of(case, &findings));
+        self.measured.push((case.name, findings.rows));
         self.head.insert("versions".to_owned(), json!(self.told));
         self.head.insert("cases".to_owned(), json!(self.cases));
         let json = serde_json::to_string_pretty(&self.head).expect("it is JSON");
         self.write("report.md", &self.markdown);
         self.write("report.json", &json);
+    }
+
+    /// Adds which goals are reached.
+    pub(crate) fn end(mut self) {
+        let lines = goals::lines(&self.measured);
+        if !lines.is_empty() {
+            self.say("\n### goals\n\n| case | figure of ringwall's | is | is to be | |\n|---|---|---|---|---|");
+            lines.iter().for_each(|line| self.say(line));
+            self.write("report.md", &self.markdown);
+        }
+        println!("\nwritten to {}", self.folder.display());
     }
 
     /// A table with a row for each program, ringwall's first.
@@ -92,8 +107,7 @@ impl Report {
         self.say(&format!("|---|{}---|", "---|".repeat(heads.len())));
         let mut unlimited = false;
         for row in rows {
-            let busy = row.figures.iter().find(|(name, _)| *name == BUSY);
-            let limits = busy.is_none_or(|(_, busy)| busy.median() >= LIMITING || busy.median().is_nan());
+            let limits = row.figure(BUSY).is_none_or(|busy| busy.median() >= LIMITING || busy.median().is_nan());
             let cell = |(name, samples): &(&str, Samples)| {
                 let mark = if *name == THROUGHPUT && !limits { "*" } else { "" };
                 format!(" {}{mark} |", show(samples.median()))
@@ -114,40 +128,15 @@ impl Report {
     }
 }
 
-/// Ratios of two programs, one for each round.
-struct Ratio(Samples);
-
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(ratios) = self;
-        if ratios.median() == 0.0 || !ratios.median().is_finite() {
-            // One of the two takes no part in this.
-            return f.write_str("-");
-        }
-        write!(f, "{:.2}", ratios.median())?;
-        if ratios.min() < ratios.max() {
-            write!(f, " ({:.2} to {:.2})", ratios.min(), ratios.max())?;
-            if ratios.spans(1.0) {
-                f.write_str(", no difference")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Each ringwall beside the best of the peers, and of the floors.
 fn verdicts(rows: &[Row], better: Better) -> Vec<String> {
-    let best = |role: Role| {
-        let of_role = rows.iter().filter(|row| row.role == role && row.figures[0].1.median() > 0.0);
-        let key = |row: &&Row| row.figures[0].1.median() * if better == Better::Less { 1.0 } else { -1.0 };
-        of_role.min_by(|a, b| key(a).total_cmp(&key(b)))
-    };
-    let bests = [("peer", best(Role::Peer)), ("of the floors", best(Role::Floor))];
+    let Some((figure, _)) = rows.first().and_then(|row| row.figures.first()) else { return Vec::new() };
+    let bests = [("peer", Role::Peer), ("of the floors", Role::Floor)];
     let ours = rows.iter().filter(|row| row.role == Role::Ours);
     ours.flat_map(|ours| {
-        bests.iter().filter_map(|&(what, best)| {
-            let best = best?;
-            let ratio = Ratio(ours.figures[0].1.relative_to(&best.figures[0].1));
+        bests.iter().filter_map(|&(what, role)| {
+            let best = best(rows, role, figure, better)?;
+            let ratio = ours.ratio_to(best, figure)?;
             Some(format!("- {} to the best {what}, {}: {ratio}", ours.program, best.program))
         })
     })

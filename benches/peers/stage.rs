@@ -60,10 +60,14 @@ impl Stage {
         cores::pin(cores.clients);
         let credentials = Credentials::of(setting.key);
         let server = Server::start(&arguments.server, &credentials, cores, setting.unix || arguments.unix);
-        let programs = cast(setting.cast, arguments)
+        let programs: Vec<_> = cast(setting.cast, arguments)
             .iter()
             .filter_map(|program| Running::start(program, &credentials, &server, cores))
             .collect();
+        assert!(
+            programs.iter().any(|program| program.role == Role::Ours),
+            "without ringwall there is nothing to compare"
+        );
         let took = Duration::from_millis(arguments.millis);
         Self { programs, server, credentials, together, rounds: arguments.rounds, took }
     }

@@ -36,7 +36,8 @@ pub(crate) struct Client {
 impl Client {
     /// Connects, and shakes hands where there is a `config` for TLS.
     pub(crate) fn connect(address: SocketAddr, config: Option<&Arc<ClientConfig>>) -> Self {
-        let mut stream = TcpStream::connect(address).expect("the proxy listens");
+        let stream = TcpStream::connect(address);
+        let mut stream = stream.unwrap_or_else(|error| panic!("nobody listens at {address}: {error}"));
         stream.set_nodelay(true).expect("a TCP socket");
         let mut carry = Vec::new();
         let tls = config.map(|config| shake_hands(&mut stream, config, &mut carry));

@@ -12,7 +12,8 @@ pub(crate) const BUSY: &str = "its core busy %";
 /// The figure that means something where it was.
 pub(crate) const THROUGHPUT: &str = "requests/s";
 
-const PROXY: &str = "proxy CPU ms/1000";
+/// What 1,000 requests cost the proxy.
+pub(crate) const PROXY: &str = "proxy CPU ms/1000";
 const BOTH: &str = "with server's";
 
 impl Stage {
