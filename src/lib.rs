@@ -33,6 +33,7 @@
 //! | 0 | [`cgroup`] | what the control groups leave this process |
 //! | 0 | [`secrecy`] | no core files, no debuggers |
 //! | 0 | [`date`] | seconds since 1970 as a date |
+//! | 0 | [`slots`] | places with names that are never given twice |
 //! | 0 | [`hex`] | bytes as hexadecimal digits |
 //! | 0 | [`networks`] | sets of addresses, put together from networks |
 //! | 0 | [`takeover`] | hands sockets to the process that takes this one's place |
@@ -192,6 +193,7 @@ pub mod secret;
 pub mod server;
 pub mod session;
 pub mod shard;
+pub mod slots;
 pub mod sources;
 pub mod takeover;
 pub mod time;

@@ -22,6 +22,9 @@ pub const HANDSHAKE_KINDS_MAX: usize = 40;
 /// Ways for a connection to a server to fail that there is room for.
 pub const CONNECT_FAILURES_MAX: usize = 8;
 
+/// Reasons for a client to leave the connections that it shares that there is room for.
+pub const DEPARTURES_MAX: usize = 48;
+
 /// A number that one thread writes and any thread may read.
 #[derive(Debug, Default)]
 pub struct Number(AtomicU64);
@@ -165,6 +168,14 @@ impl Bounds for Bytes {
     const BOUNDS: &'static [u64] = &[64, 256, 1_024, 4_096, 16_384, 65_536, 262_144];
 }
 
+/// From one request alone to what a shared connection may have under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests;
+
+impl Bounds for Requests {
+    const BOUNDS: &'static [u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
+}
+
 /// How often values came that lie between bounds, and their sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram<T, B> {
@@ -295,6 +306,18 @@ tally! {
     users_refused: Number,
     /// How long it took until a server was connected, in microseconds.
     connect_micros: Histogram<Number, Micros>,
+    /// Connections to servers that sessions share.
+    shared_connections: Number,
+    /// Connections to servers that are a multiplexed session's own, or are kept for one.
+    own_connections: Number,
+    /// Requests over shared connections.
+    requests_shared: Number,
+    /// Requests of multiplexed sessions over connections of their own. Where bytes are passed on unread, none is counted.
+    requests_own: Number,
+    /// Requests that left for a server together over a shared connection.
+    shared_batch: Histogram<Number, Requests>,
+    /// Multiplexed sessions that needed a connection of their own, by what for.
+    departures: Labelled<Number, DEPARTURES_MAX>,
     /// Attempts to reach a server that failed, by reason.
     connects_failed: Labelled<Number, CONNECT_FAILURES_MAX>,
     /// Bytes received, as on the wire: from clients, from servers.

@@ -15,6 +15,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("time", 0),
     ("pool", 0),
     ("date", 0),
+    ("slots", 0),
     ("files", 0),
     ("rwlock", 0),
     ("hex", 0),

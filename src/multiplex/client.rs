@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
+use super::departure::Departure;
 use super::outbox::Outbox;
 use super::reason::Reason;
 use super::route::Effect;
-use super::slots::Id;
 use super::standing::{Change, Standing};
 use super::{Due, Options};
 use crate::pool::SendBuf;
 use crate::session::Turn;
+use crate::slots::Id;
 use crate::time::Time;
 use crate::wire::frame::{Kind, Malformed, Request, RequestFramer};
 
@@ -68,8 +69,12 @@ pub(super) struct Client {
     pub(super) is_blocked: bool,
     /// It stands in the line of a shared connection.
     pub(super) waits: bool,
-    /// The error that its next request is answered with.
-    pub(super) refusal: Option<Box<str>>,
+    /// It stands in the line for a connection on which it asks for a change.
+    pub(super) is_asking: bool,
+    /// Why it needs a connection of its own, if it does.
+    pub(super) departure: Departure,
+    /// The error that its next request is answered with, the last.
+    pub(super) refusal: Option<(Box<str>, Reason)>,
     /// The connection on which others wait behind what it does not read.
     pub(super) stalls: Option<Id>,
     /// It says nothing more.
@@ -115,6 +120,8 @@ impl Client {
             is_raw: false,
             is_blocked: false,
             waits: false,
+            is_asking: false,
+            departure: Departure::UNSHARED,
             refusal: None,
             stalls: None,
             has_ended: false,

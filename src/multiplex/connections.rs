@@ -2,9 +2,9 @@
 
 use super::client::{Client, Offset, Place};
 use super::link::{Broken, Link, Role, To};
-use super::slots::Id;
 use super::{Class, Multiplexer, Output, Reason, Timed};
 use crate::session::Turn;
+use crate::slots::Id;
 
 /// A further shared connection of a class is made when each of them has this many replies owed.
 const SPREAD_REPLIES: u32 = 64;
@@ -61,30 +61,64 @@ impl Multiplexer {
         while let Some(id) = self.idle.pop() {
             if let Some(link) = self.links.at_mut(id) {
                 link.role = role;
-                link.was_idle = true;
+                link.was_idle = link.is_connected;
                 return id;
             }
         }
+        self.dial(role, turn)
+    }
+
+    /// A new connection.
+    pub(super) fn dial(&mut self, role: Role, turn: &Turn<'_>) -> Id {
         let id = self.links.insert(Link::new(role, &self.options, turn.now + self.options.connect_timeout));
         self.due.timed.push(Timed::Link(id));
         self.orders.push_back(Output::Dial(id));
         id
     }
 
-    /// The connection of the client's own, made if there is none yet. `None` while it is owed replies over another.
-    pub(super) fn own_link(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Id> {
+    /// The connection of the client's own, made if there is none yet. `None` while it is owed replies over another, and
+    /// while it has to wait because others ask for a change, as it does with `is_probe`.
+    pub(super) fn own_link(&mut self, id: Id, is_probe: bool, turn: &mut Turn<'_>) -> Option<Id> {
         let client = self.clients.at(id)?;
         match client.place {
             Place::Own(link) => return Some(link),
             Place::Shared(_) if client.replies_owed > 0 => return None,
             Place::Shared(_) | Place::Nowhere => {}
         }
+        if is_probe && self.probes >= self.options.probes_max {
+            let client = self.clients.at_mut(id)?;
+            if !std::mem::replace(&mut client.is_asking, true) {
+                self.asking.push_back(id);
+            }
+            return None;
+        }
+        self.probes += usize::from(is_probe);
+        turn.tally.departures[client.departure.index()].add(1);
         let link_id = self.take_link(Role::Own(id), turn);
         let (client, link) = (self.clients.at_mut(id)?, self.links.at_mut(link_id)?);
+        link.is_probe = is_probe;
         client.place = Place::Own(link_id);
         link.say(&client.standing.for_one(), turn);
         self.due.touch_link(link_id, link);
         Some(link_id)
+    }
+
+    /// No change is asked for on this connection any more: the next client may ask.
+    pub(super) fn end_probe(&mut self, id: Id) {
+        if let Some(link) = self.links.at_mut(id)
+            && std::mem::take(&mut link.is_probe)
+        {
+            self.probes -= 1;
+            self.let_ask();
+        }
+    }
+
+    fn let_ask(&mut self) {
+        while let Some(id) = self.asking.pop_front() {
+            let Some(client) = self.clients.at_mut(id) else { continue };
+            client.is_asking = false;
+            return self.due.work(id, client);
+        }
     }
 
     /// Gives the client's own connection back, on which nothing is under way.
@@ -204,6 +238,10 @@ impl Multiplexer {
         let mut link = self.links.remove(id)?;
         link.out.discard(turn);
         self.orders.push_back(Output::CloseLink(id));
+        if link.is_probe {
+            self.probes -= 1;
+            self.let_ask();
+        }
         if let Role::Shared(class) = link.role
             && let Some(class) = self.classes.at_mut(class)
         {
@@ -247,7 +285,7 @@ impl Multiplexer {
             let Some(client) = self.clients.at_mut(waiting) else { continue };
             client.waits = false;
             if !goes_on {
-                client.refusal = Some(words.as_str().into());
+                client.refusal = Some((words.as_str().into(), loss.reason()));
             }
             self.due.work(waiting, client);
         }

@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::client::Client;
+use super::departure::Departure;
 use super::outbox::Outbox;
 use super::route::Effect;
-use super::slots::{Id, Slots};
 use super::standing::{Script, Step};
 use super::{Due, Options};
 use crate::session::Turn;
+use crate::slots::{Id, Slots};
 use crate::time::Time;
 use crate::wire::frame::{Kind, Malformed, Reply, ReplyFramer};
 
@@ -52,6 +53,8 @@ pub(super) struct Owed {
 pub(super) struct Link {
     pub(super) role: Role,
     pub(super) is_connected: bool,
+    /// It is one of the few on which the server is asked to change where a client stands.
+    pub(super) is_probe: bool,
     /// It was made for somebody else, and may have gone stale since.
     pub(super) was_idle: bool,
     pub(super) out: Outbox,
@@ -59,6 +62,8 @@ pub(super) struct Link {
     pub(super) owed: VecDeque<Owed>,
     /// Replies in all that are owed.
     pub(super) replies_owed: u32,
+    /// Requests that have been said since something was last sent.
+    pub(super) unsent: u32,
     /// Answers to what was said on behalf of its clients that are still owed.
     pub(super) setup_owed: u32,
     /// The beginning of the reply that is being received, where it is looked at.
@@ -126,11 +131,13 @@ impl Link {
         Self {
             role,
             is_connected: false,
+            is_probe: false,
             was_idle: false,
             out: Outbox::new(options.coalesce),
             framer: ReplyFramer::new(),
             owed: VecDeque::new(),
             replies_owed: 0,
+            unsent: 0,
             setup_owed: 0,
             head: Vec::new(),
             passed_bytes: 0,
@@ -232,7 +239,10 @@ impl Link {
             return;
         }
         let Some(client) = clients.at_mut(id) else { return };
-        client.is_bulk |= is_bulk;
+        if is_bulk {
+            client.is_bulk = true;
+            client.departure = Departure::TOO_LARGE;
+        }
         if is_slow {
             client.stalls = Some(own_id);
             self.stalled_by = Some(id);

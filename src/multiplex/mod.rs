@@ -30,31 +30,35 @@
 mod client;
 mod commands;
 mod connections;
+mod departure;
 mod link;
 mod outbox;
 mod reason;
 mod replies;
 mod requests;
 pub mod route;
-mod slots;
 mod standing;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use self::departure::Departure;
 pub use self::link::Broken;
 pub use self::reason::Reason;
-pub use self::slots::Id;
+pub use crate::slots::Id;
 
 use self::client::{Client, Place};
 use self::link::{Link, Role};
-use self::slots::Slots;
 use self::standing::ClassKey;
 use crate::io::Errno;
+use crate::metrics::DEPARTURES_MAX;
 use crate::pool::SendBuf;
 use crate::session::Turn;
 use crate::session::coalescer::Threshold;
+use crate::slots::Slots;
 use crate::time::Time;
+
+const _: () = assert!(Departure::COUNT <= DEPARTURES_MAX, "metrics has room for every departure");
 
 /// What bounds a multiplexer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +77,9 @@ pub struct Options {
     pub class_connections_max: usize,
     /// Most classes; clients of another one have connections of their own.
     pub classes_max: usize,
+    /// Most connections at a time on which the server is asked to change where clients stand (AUTH, HELLO, SELECT...): when
+    /// thousands connect at once, they take turns.
+    pub probes_max: usize,
     /// Most connections that are kept for whoever needs one next.
     pub idle_connections_max: usize,
     /// How long an attempt to connect may take.
@@ -91,7 +98,8 @@ impl Default for Options {
             connection_requests_max: 1_024,
             class_connections_max: 1,
             classes_max: 16,
-            idle_connections_max: 4,
+            probes_max: 8,
+            idle_connections_max: 8,
             connect_timeout: Duration::from_secs(5),
             slow_client_timeout: Duration::from_secs(1),
         }
@@ -179,6 +187,10 @@ pub struct Multiplexer {
     classes: Slots<Class>,
     class_ids: Vec<Id>,
     idle: Vec<Id>,
+    /// Connections on which the server is asked to change where a client stands, or that are reset after that.
+    probes: usize,
+    /// Clients that wait for one of these, in the order in which they came. Some may be gone.
+    asking: VecDeque<Id>,
     due: Due,
     /// Connections to make and to close.
     orders: VecDeque<Output>,
@@ -197,9 +209,28 @@ impl Multiplexer {
             classes: Slots::new(),
             class_ids: Vec::new(),
             idle: Vec::new(),
+            probes: 0,
+            asking: VecDeque::new(),
             due: Due::default(),
             orders: VecDeque::new(),
             served_next: None,
+        }
+    }
+
+    /// Makes a connection for whoever needs one first, unless there is one or an attempt to make it: how that ends tells
+    /// whether the server can be reached.
+    pub fn reach(&mut self, turn: &Turn<'_>) {
+        if self.links.is_empty() {
+            let id = self.dial(Role::Idle, turn);
+            self.idle.push(id);
+        }
+    }
+
+    /// Closes all connections. No client may be there.
+    pub fn close_all(&mut self, turn: &mut Turn<'_>) {
+        debug_assert!(self.clients.is_empty(), "clients would lose their connections without a word");
+        for id in self.links.ids().collect::<Vec<_>>() {
+            self.close(id, turn);
         }
     }
 
@@ -357,6 +388,10 @@ impl Multiplexer {
             return None;
         }
         if let Some(buffer) = link.out.next(turn) {
+            let requests = std::mem::take(&mut link.unsent);
+            if requests > 0 {
+                turn.tally.shared_batch.observe(requests.into());
+            }
             return Some(Output::SendToServer(id, buffer));
         }
         link.is_touched = false;
@@ -399,5 +434,18 @@ impl Multiplexer {
     #[must_use]
     pub fn links(&self) -> usize {
         self.links.len()
+    }
+
+    /// How many of them are shared.
+    #[must_use]
+    pub fn shared_links(&self) -> usize {
+        let classes = self.class_ids.iter().filter_map(|&id| self.classes.at(id));
+        classes.map(|class| class.links.len()).sum()
+    }
+
+    /// Whether a client waits for a reply. Where every byte of it is passed on unread, nobody knows.
+    #[must_use]
+    pub fn is_owed(&self, id: Id) -> bool {
+        self.clients.at(id).is_some_and(|client| !client.is_raw && (client.replies_owed > 0 || client.is_blocked))
     }
 }

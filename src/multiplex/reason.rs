@@ -1,6 +1,7 @@
 //! Why a client of a multiplexed listener is closed.
 
 use super::link::Broken;
+use crate::session::close::CloseReason;
 use crate::wire::frame::Malformed;
 
 /// The first cause counts.
@@ -18,28 +19,44 @@ pub enum Reason {
     ServerClosed,
     /// The connection of its own is lost.
     ServerLost,
-    /// No connection of its own could be made.
+    /// No connection for its requests could be made.
     Unreachable,
-    /// A connection of its own could not be brought to where the client stands.
+    /// A connection for its requests could not be brought to where the client stands.
     Refused,
     /// The server broke the protocol on a connection on which the client had a request.
     ServerBroke(Broken),
 }
 
 impl Reason {
-    /// The reason's name in logs and metrics.
+    /// Why its session ends.
     #[must_use]
-    pub const fn label(self) -> &'static str {
+    pub const fn close_reason(self) -> CloseReason {
         match self {
-            Self::ClientLeft => "client_closed",
-            Self::Malformed(_) => "protocol_error",
-            Self::SlowClient => "slow_client",
-            Self::ReplyCut => "reply_cut",
-            Self::ServerClosed => "backend_closed",
-            Self::ServerLost => "backend_reset",
-            Self::Unreachable => "backend_unreachable",
-            Self::Refused => "backend_refused",
-            Self::ServerBroke(_) => "backend_protocol_error",
+            Self::ClientLeft => CloseReason::ClientClosed,
+            Self::Malformed(_) => CloseReason::ProtocolError,
+            Self::SlowClient => CloseReason::SlowClient,
+            Self::ReplyCut => CloseReason::ReplyCut,
+            Self::ServerClosed => CloseReason::BackendClosed,
+            Self::ServerLost => CloseReason::BackendReset,
+            Self::Unreachable => CloseReason::BackendUnreachable,
+            Self::Refused => CloseReason::BackendRefused,
+            Self::ServerBroke(_) => CloseReason::BackendProtocolError,
+        }
+    }
+
+    /// What exactly went wrong, where the reason tells it.
+    #[must_use]
+    pub const fn detail(self) -> Option<&'static str> {
+        match self {
+            Self::Malformed(malformed) => Some(malformed.in_words()),
+            Self::ServerBroke(broken) => Some(broken.in_words()),
+            Self::ClientLeft
+            | Self::SlowClient
+            | Self::ReplyCut
+            | Self::ServerClosed
+            | Self::ServerLost
+            | Self::Unreachable
+            | Self::Refused => None,
         }
     }
 }

@@ -1,15 +1,15 @@
 //! What servers say, and what becomes of it.
 
-use super::client::{Client, Offset, Place};
+use super::client::{Offset, Place};
 use super::connections::Loss;
 use super::link::{Answer, Role, Served};
 use super::route::Effect;
-use super::slots::Id;
 use super::standing::Step;
 use super::{Multiplexer, Reason, Timed};
 use crate::io::Errno;
 use crate::pool::SendBuf;
 use crate::session::Turn;
+use crate::slots::Id;
 use crate::wire::frame::Kind;
 
 impl Multiplexer {
@@ -131,6 +131,7 @@ impl Multiplexer {
                 if self.idle.len() < self.options.idle_connections_max {
                     link.role = Role::Idle;
                     self.idle.push(id);
+                    self.end_probe(id);
                 } else {
                     self.close(id, turn);
                 }
@@ -201,12 +202,14 @@ impl Multiplexer {
         }
     }
 
-    /// A client that has nothing to say needs no connection of its own that stands where it does.
+    /// A client that has nothing to say needs no connection of its own that stands where it does, least of all one on which
+    /// others would ask for a change.
     fn leave_own_if_idle(&mut self, id: Id, turn: &mut Turn<'_>) {
-        let has_own = |client: &&Client| matches!(client.place, Place::Own(_)) && client.end.is_none();
-        let is_idle = |client: &Client| client.is_quiet() && client.carry.is_none() && !client.has_ended;
-        let idle = self.clients.at(id).filter(has_own).is_some_and(is_idle);
-        if idle && self.may_share(id, turn) {
+        let Some(client) = self.clients.at(id).filter(|client| client.end.is_none()) else { return };
+        let Place::Own(link) = client.place else { return };
+        let is_idle = client.is_quiet() && client.carry.is_none() && !client.has_ended;
+        let is_probe = self.links.at(link).is_some_and(|link| link.is_probe);
+        if is_idle && (is_probe || self.may_share(id, turn)) {
             self.leave_own(id, turn);
         }
     }

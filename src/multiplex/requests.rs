@@ -1,12 +1,13 @@
 //! What clients say, and where it goes.
 
 use super::client::{Client, Offset, Place, Said};
+use super::departure::Departure;
 use super::link::{Role, To};
 use super::route::{Effect, Route, arguments, is_plain_line, route};
-use super::slots::Id;
 use super::standing::{Change, Script, Step};
 use super::{Multiplexer, Reason};
 use crate::session::Turn;
+use crate::slots::Id;
 use crate::wire::frame::{Form, Request, RequestFramer};
 
 /// What became of the bytes at the beginning of what a client has said.
@@ -68,6 +69,7 @@ impl Multiplexer {
             Said::Request(request) => self.serve_request(id, request, said, turn),
             Said::Incomplete if client.incomplete_bytes() > self.options.bytes_max => {
                 client.is_bulk = true;
+                client.departure = Departure::TOO_LARGE;
                 self.pin(id, said, turn)
             }
             Said::Incomplete => Fate::Incomplete,
@@ -86,14 +88,22 @@ impl Multiplexer {
             // Servers do not answer it.
             return self.served(id, bytes.len());
         }
+        let Some(client) = self.clients.at_mut(id) else { return Fate::Blocked };
         if bytes.len() > self.options.bytes_max {
+            client.departure = Departure::TOO_LARGE;
             return self.pin(id, said, turn);
         }
         let route = match request.form {
             Form::Inline if !is_plain_line(bytes) => Route::Pinned,
             Form::Inline | Form::Array(_) => route(arguments(bytes, request.form)),
         };
-        let has_own = self.clients.at(id).is_some_and(|client| matches!(client.place, Place::Own(_)));
+        client.departure = match route {
+            Route::Shared => Departure::UNSHARED,
+            Route::Own(_) | Route::OwnIfBlocking | Route::Wait | Route::Quit | Route::Pinned | Route::Container => {
+                Departure::of(arguments(bytes, request.form).next())
+            }
+        };
+        let has_own = matches!(client.place, Place::Own(_));
         match route {
             Route::Shared => self.share(id, request, bytes, 1, turn),
             Route::Own(Effect::Multi) if !has_own => match self.block(said) {
@@ -157,12 +167,16 @@ impl Multiplexer {
         if client.waits || !has_room(client, replies, &self.options) {
             return Fate::Blocked;
         }
-        if let Some(refusal) = client.refusal.take() {
+        if let Some((refusal, reason)) = client.refusal.take() {
             client.say_error(&refusal, replies, turn);
-            self.due.touch_client(id, client);
+            client.finish(id, reason, &self.options, &mut self.due, turn);
             return self.served(id, unit.len());
         }
-        if matches!(client.place, Place::Own(_)) {
+        if let Place::Own(own) = client.place {
+            // Others wait to ask for a change there: what does not need the connection waits until it has left it.
+            if client.replies_owed > 0 && self.links.at(own).is_some_and(|link| link.is_probe) {
+                return Fate::Blocked;
+            }
             if !client.is_quiet() || !self.may_share(id, turn) {
                 return self.say_on_own(id, first, &unit[..first.end], Effect::Nothing, turn);
             }
@@ -189,6 +203,8 @@ impl Multiplexer {
         }
         link.out.push(unit, turn);
         link.owe(To::Client(id, Effect::Nothing), replies);
+        link.unsent += replies;
+        turn.tally.requests_shared.add(replies.into());
         self.due.touch_link(link_id, link);
         client.replies_owed += replies;
         client.place = Place::Shared(link_id);
@@ -197,7 +213,11 @@ impl Multiplexer {
 
     /// Says a request over the client's own connection.
     fn say_on_own(&mut self, id: Id, request: Request, bytes: &[u8], effect: Effect, turn: &mut Turn<'_>) -> Fate {
-        let Some(link_id) = self.own_link(id, turn) else { return Fate::Blocked };
+        let is_change = effect.changes_standing();
+        let Some(link_id) = self.own_link(id, is_change, turn) else { return Fate::Blocked };
+        if !is_change {
+            self.end_probe(link_id);
+        }
         let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
             return Fate::Blocked;
         };
@@ -208,10 +228,11 @@ impl Multiplexer {
         }
         link.out.push(bytes, turn);
         link.owe(To::Client(id, effect), 1);
+        turn.tally.requests_own.add(1);
         self.due.touch_link(link_id, link);
         client.replies_owed += 1;
         client.asks = effect == Effect::Asking;
-        if effect.changes_standing() {
+        if is_change {
             client.changes.push_back(Change::asked(effect, arguments(bytes, request.form)));
         }
         self.served(id, bytes.len())
@@ -222,7 +243,8 @@ impl Multiplexer {
         if let Some(client) = self.clients.at_mut(id) {
             client.is_pinned = true;
         }
-        let Some(link_id) = self.own_link(id, turn) else { return Fate::Blocked };
+        let Some(link_id) = self.own_link(id, false, turn) else { return Fate::Blocked };
+        self.end_probe(link_id);
         let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
             return Fate::Blocked;
         };
@@ -263,7 +285,8 @@ impl Multiplexer {
             Offset::Unknown if client.in_multi => self.pin(id, said, turn),
             Offset::Unknown if client.replies_owed > 0 => Fate::Blocked,
             Offset::Unknown => {
-                let Some(link_id) = self.own_link(id, turn) else { return Fate::Blocked };
+                let Some(link_id) = self.own_link(id, false, turn) else { return Fate::Blocked };
+                self.end_probe(link_id);
                 let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
                     return Fate::Blocked;
                 };

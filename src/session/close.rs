@@ -69,6 +69,17 @@ labelled! {
         NoUser = "no_user",
         /// The server does not take the user that is for the client's certificate, or its password.
         UserRefused = "user_refused",
+        /// What the client of a multiplexed listener sent is no request.
+        ProtocolError = "protocol_error",
+        /// The client did not read what others had to wait behind.
+        SlowClient = "slow_client",
+        /// The shared connection over which the client had a part of a reply is lost; the client saw a cut.
+        ReplyCut = "reply_cut",
+        /// The server did not let a connection for the client's requests stand where the client does: a login that is no
+        /// longer good, a limit of the server's.
+        BackendRefused = "backend_refused",
+        /// The server broke RESP on a connection on which the client had a request.
+        BackendProtocolError = "backend_protocol_error",
         /// An operator has ended it.
         Operator = "operator",
         /// An operator has closed its listener, and the session was owed nothing.
@@ -128,6 +139,11 @@ impl CloseReason {
             | Self::ServerOpen
             | Self::NoUser
             | Self::UserRefused
+            | Self::ProtocolError
+            | Self::SlowClient
+            | Self::ReplyCut
+            | Self::BackendRefused
+            | Self::BackendProtocolError
             | Self::Operator
             | Self::ListenerDrained
             | Self::TooManyConnections

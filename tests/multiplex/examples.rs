@@ -77,6 +77,36 @@ fn a_client_that_has_connected_and_says_nothing_occupies_no_connection() {
 }
 
 #[test]
+fn clients_that_connect_all_at_once_take_turns_on_a_few_connections() {
+    let mut world = World::new(Options { probes_max: 2, idle_connections_max: 2, ..options() });
+    let clients: Vec<_> = (0..50).map(|_| world.accept()).collect();
+    for &client in &clients {
+        world.say(client, b"AUTH alice wonder\r\nSELECT 1\r\nGETEX tag\r\n");
+    }
+    assert_eq!(world.links.len(), 2);
+    world.settle();
+    for &client in &clients {
+        assert_eq!(world.take(client), "+OK\r\n+OK\r\n$17\r\nalice 1 false tag\r\n");
+    }
+    // The two, and the one that all share.
+    assert_eq!(world.dials, 3);
+    assert_eq!(users(&world), [(None, 0, false), (None, 0, false), (Some("alice"), 1, false)]);
+}
+
+#[test]
+fn who_asks_for_a_change_and_then_for_more_does_not_keep_others_from_asking() {
+    let mut world = World::new(Options { probes_max: 1, ..options() });
+    world.server.needs_login = true;
+    for _ in 0..3 {
+        world.accept();
+    }
+    assert_eq!(world.ask(0, "SELECT 1\r\nMULTI\r\n"), "-NOAUTH Authentication required.\r\n".repeat(2));
+    assert_eq!(world.ask(1, "AUTH alice wrong\r\n"), "-WRONGPASS invalid username-password pair\r\n");
+    assert_eq!(world.ask(2, "AUTH alice wonder\r\nMULTI\r\n"), "+OK\r\n+OK\r\n");
+    assert_eq!(world.ask(1, "AUTH alice wonder\r\nGETEX tag\r\n"), "+OK\r\n$17\r\nalice 0 false tag\r\n");
+}
+
+#[test]
 fn a_client_keeps_where_it_stands_when_the_server_refuses_a_change() {
     let mut world = world(1);
     world.ask(0, "AUTH alice wonder\r\nSELECT 2\r\n");
@@ -226,8 +256,11 @@ fn a_subscriber_is_on_its_own_for_life_and_gets_what_is_pushed() {
 #[test]
 fn wait_speaks_for_what_was_written_over_the_shared_connection() {
     let mut world = world(1);
-    assert_eq!(world.ask(0, "AUTH alice wonder\r\nSET a 1\r\nWAIT 1 0\r\n"), "+OK\r\n+OK\r\n:1\r\n");
-    let last = world.writes.iter().rev().take(2).rev().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(world.ask(0, "AUTH alice wonder\r\n"), "+OK\r\n");
+    assert_eq!(world.ask(0, "SET a 1\r\nWAIT 1 0\r\n"), "+OK\r\n:1\r\n");
+    // The connection that it shared has lost its last client, and is reset.
+    let asked: Vec<_> = world.writes.iter().map(String::as_str).filter(|write| !write.contains("RESET")).collect();
+    let last = &asked[asked.len() - 2..];
     assert_eq!(last, ["*3\r\n$6\r\nSWAPDB\r\n$1\r\n0\r\n$1\r\n0\r\n", "WAIT 1 0\r\n"]);
     // From here on what it writes is written where it waits.
     assert_eq!(world.ask(0, "SET a 1\r\nWAIT 1 0\r\n"), "+OK\r\n:1\r\n");

@@ -107,15 +107,31 @@ fn the_replies_of_a_client_that_is_gone_are_read_and_dropped() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_an_error_for_each_request() {
+fn a_server_that_cannot_be_reached_is_an_error_and_the_end() {
     let mut world = World::new(options());
-    world.accept();
     world.is_unreachable = true;
-    let error = "-ERR the server cannot be reached: connection refused\r\n";
-    assert_eq!(world.ask(0, "PING\r\nPING\r\n"), error.repeat(2));
-    // With its own connection a client would lose more than a reply.
-    assert_eq!(world.ask(0, "WATCH a\r\n"), error);
-    assert_eq!(world.clients[0].closed, Some(Reason::Unreachable));
+    for (client, asks) in ["PING\r\nPING\r\n", "WATCH a\r\n"].into_iter().enumerate() {
+        world.accept();
+        assert_eq!(world.ask(client, asks), "-ERR the server cannot be reached: connection refused\r\n");
+        assert_eq!(world.clients[client].closed, Some(Reason::Unreachable));
+    }
+}
+
+#[test]
+fn whoever_has_reached_the_server_leaves_a_connection_for_the_first_client() {
+    let mut world = World::new(options());
+    for _ in 0..2 {
+        world.turn(|multiplexer, turn| multiplexer.reach(turn));
+    }
+    let id = world.only_link();
+    assert!(world.connect(id));
+    world.accept();
+    assert_eq!(world.ask(0, "PING\r\n"), "+PONG\r\n");
+    assert_eq!(world.dials, 1);
+    world.leave(0, None);
+    world.settle();
+    world.turn(|multiplexer, turn| multiplexer.close_all(turn));
+    assert_eq!((world.multiplexer.links(), world.links.len()), (0, 0));
 }
 
 #[test]
@@ -153,7 +169,6 @@ fn a_login_that_is_no_longer_good_runs_nothing() {
     world.server.forbidden.push(("default".to_owned(), "AUTH".to_owned()));
     world.server.log.clear();
     assert!(world.ask(0, "SET a 1\r\n").starts_with("-ERR the server refused the connection: NOPERM"));
-    assert!(world.ask(0, "WATCH a\r\n").starts_with("-ERR the server refused the connection: NOPERM"));
     assert_eq!((world.server.log.len(), world.clients[0].closed), (0, Some(Reason::Refused)));
 }
 

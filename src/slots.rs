@@ -8,46 +8,75 @@ pub struct Id {
     /// The place; given again.
     pub slot: u32,
     /// What tells its contents apart; 2^32 of them make one that is still remembered impossible.
-    serial: u32,
+    pub serial: u32,
 }
 
 /// Contents by [`Id`].
 #[derive(Debug)]
-pub(super) struct Slots<T> {
+pub struct Slots<T> {
     slab: Slab<(u32, T)>,
     next_serial: u32,
 }
 
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Slots<T> {
-    pub(super) const fn new() -> Self {
+    /// Without contents.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { slab: Slab::new(), next_serial: 0 }
     }
 
-    pub(super) fn insert(&mut self, content: T) -> Id {
+    /// Gives `content` a place.
+    pub fn insert(&mut self, content: T) -> Id {
         let serial = self.next_serial;
         self.next_serial = serial.wrapping_add(1);
-        let slot = u32::try_from(self.slab.insert((serial, content))).expect("fewer sockets than 2^32");
-        Id { slot, serial }
+        Id { slot: slot_number(self.slab.insert((serial, content))), serial }
     }
 
-    pub(super) fn at(&self, id: Id) -> Option<&T> {
+    /// The content of that name, if it is still there.
+    #[must_use]
+    pub fn at(&self, id: Id) -> Option<&T> {
         let (serial, content) = self.slab.get(id.slot as usize)?;
         (*serial == id.serial).then_some(content)
     }
 
-    pub(super) fn at_mut(&mut self, id: Id) -> Option<&mut T> {
+    /// The same, to be changed.
+    pub fn at_mut(&mut self, id: Id) -> Option<&mut T> {
         let (serial, content) = self.slab.get_mut(id.slot as usize)?;
         (*serial == id.serial).then_some(content)
     }
 
-    pub(super) fn remove(&mut self, id: Id) -> Option<T> {
+    /// Takes it out.
+    pub fn remove(&mut self, id: Id) -> Option<T> {
         self.at(id)?;
         Some(self.slab.remove(id.slot as usize).1)
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many contents there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.slab.len()
     }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// The names of all contents.
+    pub fn ids(&self) -> impl Iterator<Item = Id> {
+        self.slab.iter().map(|(slot, &(serial, _))| Id { slot: slot_number(slot), serial })
+    }
+}
+
+fn slot_number(slot: usize) -> u32 {
+    u32::try_from(slot).expect("fewer contents than 2^32")
 }
 
 #[cfg(test)]
@@ -66,5 +95,6 @@ mod tests {
         assert_eq!(slots.at_mut(first), None);
         assert_eq!(slots.remove(first), None);
         assert_eq!((slots.at(second), slots.len()), (Some(&'b'), 1));
+        assert!(slots.ids().eq([second]));
     }
 }
