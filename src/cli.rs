@@ -22,7 +22,7 @@ pub use self::top::{Top, TopError};
 
 use crate::config::{
     Admin, Admission, Backend, BackendTls, CheckKind, Coalesce, Config, HealthCheck, Limits, Listener, ListenerEdge,
-    LogFormat, LogLevel, LogTarget, Login, OnDemotion, Sentinel, Server, Tls, Unreachable, User, WantedRole,
+    LogFormat, LogLevel, LogTarget, Login, Multiplex, OnDemotion, Sentinel, Server, Tls, Unreachable, User, WantedRole,
     show_duration, show_size,
 };
 use crate::hex;
@@ -220,8 +220,16 @@ fn write_own_limits(f: &mut fmt::Formatter<'_>, config: &Config, listener: &List
         }
     }
     match listener.unreachable {
-        Unreachable::Error => Ok(()),
-        Unreachable::Close => row(f, "unreachable", "close"),
+        Unreachable::Error => {}
+        Unreachable::Close => row(f, "unreachable", "close")?,
+    }
+    match &listener.multiplex {
+        None => Ok(()),
+        Some(Multiplex { bytes_max, connections_per_shard }) => {
+            row(f, "mode", "multiplex")?;
+            row(f, "multiplex_bytes_max", show_size(*bytes_max))?;
+            row(f, "connections_per_shard", connections_per_shard)
+        }
     }
 }
 

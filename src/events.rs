@@ -99,6 +99,8 @@ pub struct CloseRecord {
     pub proxy: Option<SocketAddr>,
     /// The listener's index in the configuration.
     pub listener: u16,
+    /// Whether it shared connections to its server.
+    pub is_multiplexed: bool,
     /// The shard's number.
     pub shard: u16,
     /// The server that was dialled last, once one was.

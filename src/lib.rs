@@ -53,7 +53,7 @@
 //! | 2 | [`events`] | what the data plane tells the control plane |
 //! | 2 | [`session::coalescer`], [`session::queue`] | which small writes leave together; the bytes one side has still to send |
 //! | 3 | [`session`] | one client and its server, as a state machine without io |
-//! | 3 | [`multiplex`] | many clients over few connections, as a state machine without io; no listener uses it yet |
+//! | 3 | [`multiplex`] | many clients over few connections, as a state machine without io |
 //! | 4 | [`shard`] | the event loop, the session table: the only place that knows sessions and io |
 //! | 4 | [`dispatcher`] | accept, admission, placement, the pending list, drain |
 //! | 5 | [`config`] | the file, checked; valid by construction |
@@ -94,6 +94,16 @@
 //! failure of the server stays visible to the client as a cut without close_notify; a TLS server that ends without
 //! close_notify has failed. The slot is free again when the last operation in flight has come home. One
 //! [`CloseRecord`](events::CloseRecord) tells the story to the log.
+//!
+//! # Sessions that share connections
+//!
+//! Where a listener multiplexes, its sessions stay what they are, and each has a seat at a trunk in the stead of a
+//! connection to the server. A trunk is a [`Multiplexer`](multiplex::Multiplexer) for one listener and one server of one shard.
+//! It cuts what sessions say into requests, which go over connections that all clients of a class share, or over one of
+//! the client's own where the connection's state matters; replies come back to whoever is next. All sessions are settled
+//! before the trunks, so that what came in one turn leaves as one write, and what a trunk has for sessions is settled in the
+//! same turn. A buffer between the two is the session's send in flight, or the multiplexer's: so either can make the other
+//! wait. Greetings, users and failed attempts are the session's business as ever.
 //!
 //! # A failover
 //!
@@ -162,6 +172,8 @@
 //! *Edge*: what stands in front of a client's first byte. *Introduction*: what a proxy in front says of a client.
 //! *Opening*: what a server is told first; *greeting*: the commands among that.
 //! *Settle*: carry out what a session asks for at the end of a turn. *Lease*: a filled receive buffer on loan.
+//! *Class*: clients that may share a connection. *Link*: what a multiplexer knows of a connection; *line*: its socket.
+//! *Trunk*: a multiplexer with its sessions and lines; *seat*: a session's place there.
 //! *Room*: free bytes at the end of a buffer. *Drain*: end in good order, losing nothing that is owed.
 
 pub mod auth_check;

@@ -93,6 +93,7 @@ fn the_least_that_starts_means_the_defaults() {
                 coalesce: Coalesce::Bytes(65_536),
             },
             unreachable: Unreachable::Error,
+            multiplex: None,
             edge: ListenerEdge::default(),
         }]
     );
@@ -181,7 +182,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 112);
+    assert_eq!(keys, 115);
 }
 
 #[test]

@@ -211,6 +211,7 @@ fn record() -> CloseRecord {
         client: Some(SocketAddr::from(([192, 0, 2, 7], 50_000))),
         proxy: None,
         listener: 0,
+        is_multiplexed: false,
         shard: 1,
         server: Some(server(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 6379))))),
         server_local_port: Some(40_001),
@@ -270,7 +271,7 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
     world.tell(closed(record()));
     assert_eq!(
         world.line(),
-        "INFO session closed client=192.0.2.7:50000 listener=public shard=1 backend=valkey server=127.0.0.1:6379 \
+        "INFO session closed client=192.0.2.7:50000 listener=public mode=transparent shard=1 backend=valkey server=127.0.0.1:6379 \
          server_local_port=40001 server_tls_version=TLSv1.2 server_cipher=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 \
          server_group=x25519 server_resumed=true tls_version=TLSv1.3 cipher=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 \
          sni=cache.example alpn=redis resumed=false client_identity=\"spiffe://example/app\" \
@@ -291,7 +292,7 @@ fn a_closed_session_is_one_line_with_everything_about_it() {
     }));
     assert_eq!(
         world.line(),
-        "INFO session closed listener=public shard=1 backend=valkey duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
+        "INFO session closed listener=public mode=transparent shard=1 backend=valkey duration_ms=60000.0 client_rx_bytes=1 client_tx_bytes=2 \
          server_rx_bytes=3 server_tx_bytes=4 reason=handshake_failed detail=\"no shared\\nversion\""
     );
 }
@@ -310,7 +311,7 @@ fn a_line_can_be_an_object_of_json() {
     assert!(head.starts_with("{\"timestamp\":\""), "{head}");
     assert_eq!(
         fields,
-        "\"INFO\",\"message\":\"session closed\",\"client\":\"192.0.2.7:50000\",\"listener\":\"public\",\"shard\":1,\
+        "\"INFO\",\"message\":\"session closed\",\"client\":\"192.0.2.7:50000\",\"listener\":\"public\",\"mode\":\"transparent\",\"shard\":1,\
          \"backend\":\"valkey\",\"server\":\"unix:/run/valkey.sock\",\
          \"server_tls_version\":\"TLSv1.2\",\"server_cipher\":\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\",\
          \"server_group\":\"x25519\",\"server_resumed\":true,\"tls_version\":\"TLSv1.3\",\

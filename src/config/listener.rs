@@ -11,6 +11,7 @@ use super::error::{ConfigError, Source};
 use super::limits::{Limits, read_listen_backlog};
 use super::listener_edge::{ListenerEdge, read_listener_edge};
 use super::machine::Machine;
+use super::multiplex::Multiplex;
 use super::raw::RawListener;
 use super::section::Section;
 use super::session_limits::SessionLimits;
@@ -38,6 +39,8 @@ pub struct Listener {
     pub unreachable: Unreachable,
     /// What stands in front of its clients' first bytes.
     pub edge: ListenerEdge,
+    /// How its clients share connections to servers; without it, each has its own.
+    pub multiplex: Option<Multiplex>,
 }
 
 impl Listener {
@@ -133,6 +136,8 @@ fn read_listener(
 
     let tls = read_tls(section, entry)?;
     let edge = read_listener_edge(section, entry, tls.as_ref(), warnings)?;
+    let session = SessionLimits::read(section, raw, limits, coalesce)?;
+    let multiplex = Multiplex::read(section, raw, &backends[backend], &session, limits)?;
     Ok(Listener {
         name: name.into(),
         bind,
@@ -140,7 +145,7 @@ fn read_listener(
         tls,
         admission: Admission::read(section, raw, limits, warnings)?,
         listen_backlog: read_listen_backlog(section, raw.listen_backlog.as_ref())?.unwrap_or(limits.listen_backlog),
-        session: SessionLimits::read(section, raw, limits, coalesce)?,
+        session,
         unreachable: section.choice(
             "unreachable",
             raw.unreachable.as_ref(),
@@ -148,5 +153,6 @@ fn read_listener(
             &[("error", Unreachable::Error), ("close", Unreachable::Close)],
         )?,
         edge,
+        multiplex,
     })
 }

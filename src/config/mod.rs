@@ -24,6 +24,7 @@ mod limits;
 mod listener;
 mod listener_edge;
 mod machine;
+mod multiplex;
 mod network;
 mod policy;
 mod raw;
@@ -55,6 +56,7 @@ pub use self::limits::Limits;
 pub use self::listener::{Listener, Unreachable};
 pub use self::listener_edge::{ListenerEdge, User};
 pub use self::machine::{Machine, raise_open_files};
+pub use self::multiplex::Multiplex;
 pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
 pub use self::security::Security;
@@ -247,8 +249,12 @@ impl Config {
     /// The most bytes that one session may hold, on the listener where that is most.
     #[must_use]
     pub fn session_memory_max(&self) -> usize {
-        let most = self.listeners.iter().map(|listener| listener.session.send_buffer).max();
-        limits::session_memory_max(most.unwrap_or(self.limits.send_buffer))
+        let of_listener = |listener: &Listener| {
+            let shared = listener.multiplex.as_ref().map_or(0, Multiplex::session_memory_max);
+            limits::session_memory_max(listener.session.send_buffer) + shared
+        };
+        let most = self.listeners.iter().map(of_listener).max();
+        most.unwrap_or_else(|| limits::session_memory_max(self.limits.send_buffer))
     }
 
     /// How many file descriptors a process with this configuration may need at once.

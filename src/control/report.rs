@@ -173,6 +173,7 @@ fn log_session(config: &Config, record: &CloseRecord) {
         client = record.client.map(display::<SocketAddr>),
         proxy = record.proxy.map(display::<SocketAddr>),
         listener = listener_at(config, record.listener).map(|listener| display(&listener.name)),
+        mode = %if record.is_multiplexed { "multiplex" } else { "transparent" },
         shard = record.shard,
         backend = backend.map(|backend| display(&backend.name)),
         server = record.server.as_ref().map(|server| display(&server.address)),

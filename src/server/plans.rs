@@ -8,6 +8,7 @@ use super::backend_tls::BackendTls;
 use super::listener_tls::{Common, ListenerTls};
 use crate::config::{self, Coalesce, Config, Limits, SessionLimits, Unreachable};
 use crate::io::SocketOptions;
+use crate::multiplex;
 use crate::networks::AddressSet;
 use crate::roster::Roster;
 use crate::roster::waiting::Waiting;
@@ -27,6 +28,7 @@ pub(super) struct ListenerPlan {
     /// Shards only read them.
     users: Arc<[shard::User]>,
     guards_servers: bool,
+    multiplex: Option<multiplex::Options>,
 }
 
 /// A backend, as each shard builds it.
@@ -66,6 +68,7 @@ impl ListenerPlan {
             proxies: edge.trusted_proxies.as_deref().map(AddressSet::of),
             users: edge.users.iter().zip(passwords).map(user).collect(),
             guards_servers: !listener.bind.ip().is_loopback() && !edge.allow_unauthenticated,
+            multiplex: listener.multiplex.map(|own| multiplex_options(&config.limits, listener, own)),
         }
     }
 
@@ -82,7 +85,14 @@ impl ListenerPlan {
             users: Arc::clone(&self.users),
             guards_servers: self.guards_servers,
         };
-        Ok(shard::Listener { acceptor, backend: self.backend, session, socket: self.socket, edge })
+        Ok(shard::Listener {
+            acceptor,
+            backend: self.backend,
+            session,
+            socket: self.socket,
+            edge,
+            multiplex: self.multiplex.clone(),
+        })
     }
 }
 
@@ -90,17 +100,32 @@ fn session_options(limits: &Limits, listener: &config::Listener) -> session::Opt
     let session = &listener.session;
     session::Options {
         send_buffer_bytes: session.send_buffer,
-        coalesce: match session.coalesce {
-            Coalesce::Off => Threshold::Off,
-            Coalesce::Bytes(bytes) => Threshold::Bytes(bytes),
-            Coalesce::Unbounded => Threshold::Unbounded,
-        },
+        coalesce: threshold(session.coalesce),
         handshake_timeout: limits.handshake_timeout,
         connect_timeout: limits.connect_timeout,
         half_close_timeout: session.half_close_timeout,
         idle_timeout: session.idle_timeout,
         lifetime_max: session.max_lifetime,
         tells_unreachable: listener.unreachable == Unreachable::Error,
+    }
+}
+
+const fn threshold(coalesce: Coalesce) -> Threshold {
+    match coalesce {
+        Coalesce::Off => Threshold::Off,
+        Coalesce::Bytes(bytes) => Threshold::Bytes(bytes),
+        Coalesce::Unbounded => Threshold::Unbounded,
+    }
+}
+
+fn multiplex_options(limits: &Limits, listener: &config::Listener, own: config::Multiplex) -> multiplex::Options {
+    multiplex::Options {
+        coalesce: threshold(listener.session.coalesce),
+        send_buffer_bytes: listener.session.send_buffer,
+        bytes_max: own.bytes_max,
+        class_connections_max: own.connections_per_shard as usize,
+        connect_timeout: limits.connect_timeout,
+        ..multiplex::Options::default()
     }
 }
 

@@ -128,6 +128,24 @@ impl Session {
         }
     }
 
+    /// The backend is over for this session, though connections to it may go on for others: for `reason`, and with an
+    /// error where the client misses something. A greeting that it has not answered is the next server's.
+    pub fn handle_backend_gone(&mut self, reason: CloseReason, error: Option<Errno>, turn: &mut Turn<'_>) {
+        let is_relaying = self.phase == Phase::Relaying;
+        if is_relaying {
+            self.reason.get_or_insert(reason);
+        }
+        self.handle_end(Side::Backend, error, turn);
+        if is_relaying {
+            self.close(reason, turn);
+        }
+    }
+
+    /// The backend owes the client more than what has just come of it.
+    pub const fn expect_more(&mut self) {
+        self.backend_spoke_last = false;
+    }
+
     pub(super) fn refuse_plaintext(&mut self, turn: &mut Turn<'_>) {
         self.client.transport = Transport::Plain;
         self.refuse(

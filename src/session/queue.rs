@@ -252,7 +252,6 @@ impl SendQueue {
         let Some(buffer) = self.ready.pop_front() else { return Ok(None) };
         self.ready_bytes -= buffer.len();
         self.in_flight_bytes = buffer.len();
-        tally.sends.add(1);
         Ok(Some(buffer))
     }
 

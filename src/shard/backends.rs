@@ -1,5 +1,6 @@
 //! Which server a session is sent to, and what that server speaks.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -67,17 +68,25 @@ pub(super) struct Target {
     pub(super) connector: Option<Connector>,
     /// What stands for it in hashes.
     key: u64,
+    /// The shard's sessions that share connections to it.
+    sharing: Cell<u32>,
 }
 
 impl Target {
     fn new(member: &Arc<Member>, connector: Option<&Connector>) -> Rc<Self> {
         let connector = connector.map(|connector| connector.towards(member.server_name.clone()));
         let key = balance::key(&member.address.to_string());
-        Rc::new(Self { member: Arc::clone(member), connector, key })
+        Rc::new(Self { member: Arc::clone(member), connector, key, sharing: Cell::new(0) })
     }
 
     fn candidate(&self, index: usize) -> Candidate {
-        Candidate { index, weight: self.member.weight, connections: self.member.connections(), key: self.key }
+        let connections = self.member.connections().saturating_add(self.sharing.get());
+        Candidate { index, weight: self.member.weight, connections, key: self.key }
+    }
+
+    /// Counts sessions that share connections to it, for the balance.
+    pub(super) fn count_sharing(&self, more: i32) {
+        self.sharing.set(self.sharing.get().saturating_add_signed(more));
     }
 
     /// A connection's wire form.
@@ -147,23 +156,37 @@ impl Upstream {
         Offer::Nothing
     }
 
+    /// The server for a session that shares connections, and so needs no place of its own; otherwise as
+    /// [`Upstream::offer`].
+    pub(super) fn choose(&mut self, tried: &[Arc<Member>], source: Option<IpAddr>) -> Option<Rc<Target>> {
+        if self.options.retries.is_some_and(|retries| tried.len() > usize::from(retries)) {
+            return None;
+        }
+        [false, true].into_iter().find_map(|backup| {
+            self.gather_up(backup, tried);
+            let position = self.balancer.choose(&self.candidates, source)?;
+            Some(Rc::clone(&self.targets[self.candidates[position].index]))
+        })
+    }
+
     /// Gathers those that can be used; whether some of them have as many connections as they may.
     fn gather(&mut self, backup: bool, tried: &[Arc<Member>]) -> bool {
-        let mut full = false;
+        self.gather_up(backup, tried);
+        let up = self.candidates.len();
+        self.candidates.retain(|candidate| self.targets[candidate.index].member.has_room());
+        self.candidates.len() < up
+    }
+
+    /// Gathers those that are up and not tried, full ones among them.
+    fn gather_up(&mut self, backup: bool, tried: &[Arc<Member>]) {
         self.candidates.clear();
         for (index, target) in self.targets.iter().enumerate() {
             let member = &target.member;
             let is_tried = tried.iter().any(|tried| Arc::ptr_eq(tried, member));
-            if member.backup != backup || is_tried || member.standing() != Standing::Up {
-                continue;
-            }
-            if member.has_room() {
+            if member.backup == backup && !is_tried && member.standing() == Standing::Up {
                 self.candidates.push(target.candidate(index));
-            } else {
-                full = true;
             }
         }
-        full
     }
 
     /// Whether a session that has come at `since` may be served before those that wait: nobody does here, and nobody

@@ -18,8 +18,10 @@ mod backends;
 mod counts;
 mod edges;
 mod handshakes;
+mod lines;
 pub mod links;
 pub mod listing;
+mod multiplexed;
 mod orders;
 mod queue;
 mod settle;
@@ -27,6 +29,7 @@ mod socket;
 mod table;
 mod timers;
 mod token;
+mod trunks;
 
 use std::io;
 use std::rc::Rc;
@@ -43,6 +46,7 @@ use crate::events::Event;
 use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};
 use crate::load::Load;
 use crate::metrics::Tally;
+use crate::multiplex;
 use crate::pool::{Pool, SendBuf};
 use crate::session::transport::Transport;
 use crate::session::{self, Side, Turn};
@@ -51,7 +55,8 @@ use crate::shard::links::Links;
 use crate::shard::socket::Receive;
 use crate::shard::table::Table;
 use crate::shard::timers::Timers;
-use crate::shard::token::{Purpose, SLOTS_MAX};
+use crate::shard::token::{Owner, Purpose, SLOTS_MAX};
+use crate::shard::trunks::Trunks;
 use crate::time::Time;
 use crate::tls::Acceptor;
 
@@ -88,6 +93,8 @@ pub struct Listener {
     pub socket: SocketOptions,
     /// What stands in front of its clients' first bytes.
     pub edge: ListenerEdge,
+    /// What bounds the multiplexers of its sessions, where these share connections.
+    pub multiplex: Option<multiplex::Options>,
 }
 
 /// What a shard leaves behind.
@@ -108,6 +115,7 @@ pub struct Shard<D> {
     listeners: Vec<Listener>,
     backends: Vec<Upstream>,
     table: Table,
+    trunks: Trunks,
     pool: Pool,
     tally: Arc<Tally>,
     timers: Timers,
@@ -150,6 +158,7 @@ impl<D: Driver> Shard<D> {
                 .map(|(seed, backend)| Upstream::new(backend, options.id, seed))
                 .collect(),
             table: Table::new(options.slots_max.min(SLOTS_MAX)),
+            trunks: Trunks::new(),
             pool: Pool::new(),
             timers: Timers::default(),
             now,
@@ -184,7 +193,7 @@ impl<D: Driver> Shard<D> {
     /// Whether the shard has drained, or was told to stop.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.stopped || self.draining.is_some() && self.table.is_empty()
+        self.stopped || self.draining.is_some() && self.table.is_empty() && self.trunks.is_empty()
     }
 
     /// What it would leave behind now.
@@ -225,7 +234,7 @@ impl<D: Driver> Shard<D> {
         if has_work || !self.links.mailbox.going_to_sleep() {
             return Wait::No;
         }
-        let times = [self.timers.next(), self.look_again_at()];
+        let times = [self.timers.next(), self.look_again_at(), self.trunks.deadline()];
         times.into_iter().flatten().min().map_or(Wait::Forever, Wait::Until)
     }
 
@@ -237,7 +246,13 @@ impl<D: Driver> Shard<D> {
     }
 
     fn handle_completion(&mut self, completion: Completion) {
-        let Some((id, purpose)) = token::decode(completion.token) else { return };
+        let (id, purpose) = match token::decode(completion.token) {
+            None => return,
+            Some(Owner::Session(id, purpose)) => (id, purpose),
+            Some(Owner::Line(id, purpose)) => {
+                return self.handle_line_completion(id, purpose, completion.outcome, completion.more);
+            }
+        };
         match (completion.outcome, purpose) {
             (Outcome::Received { result, data_waits }, Purpose::Receive(side)) => {
                 self.handle_received(id, side, result, data_waits, completion.more);
@@ -364,6 +379,7 @@ impl<D: Driver> Shard<D> {
     }
 
     fn fire_timers(&mut self) {
+        self.fire_trunks();
         while let Some((at, id)) = self.timers.take_due(self.now) {
             let Some(entry) = self.table.entry(id) else { continue };
             if entry.timer == Some(at) {

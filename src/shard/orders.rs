@@ -193,6 +193,7 @@ impl<D: Driver> Shard<D> {
             user: None,
             backend: None,
             connect: None,
+            seat: None,
             hanging_up: false,
             target: None,
             place: None,
@@ -243,7 +244,7 @@ impl<D: Driver> Shard<D> {
     fn dismiss(&mut self, member: &Arc<Member>, dismissal: Dismissal) {
         for id in self.table.ids().collect::<Vec<_>>() {
             let Some(entry) = self.table.entry(id) else { continue };
-            if entry.closing || !entry.place.as_ref().is_some_and(|place| Arc::ptr_eq(place.member(), member)) {
+            if entry.closing || !entry.member().is_some_and(|its| Arc::ptr_eq(its, member)) {
                 continue;
             }
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
@@ -290,6 +291,7 @@ impl<D: Driver> Shard<D> {
 
     fn begin_drain(&mut self, quiet: Duration) {
         self.draining = Some(quiet);
+        self.trunks.touch_all();
         for id in self.table.ids().collect::<Vec<_>>() {
             self.begin_drain_of(id, quiet, CloseReason::Drained);
             self.touch(id);

@@ -16,21 +16,28 @@ use crate::session::{Output, Side, Turn};
 use crate::tls::Failure;
 
 /// How soon a server whose queue of connections was full is tried again.
-const DIAL_AGAIN: Duration = Duration::from_millis(5);
+pub(super) const DIAL_AGAIN: Duration = Duration::from_millis(5);
 
 impl<D: Driver> Shard<D> {
     pub(super) fn settle_touched(&mut self) {
         // Settling may touch again (a dial that fails at once), so the list may grow while it is worked off.
-        let mut index = 0;
-        while index < self.touched.len() {
-            let id = self.touched[index];
-            index += 1;
-            if let Some(entry) = self.table.entry(id) {
-                entry.touched = false;
-                self.settle(id);
+        loop {
+            let mut index = 0;
+            while index < self.touched.len() {
+                let id = self.touched[index];
+                index += 1;
+                if let Some(entry) = self.table.entry(id) {
+                    entry.touched = false;
+                    self.settle(id);
+                }
+            }
+            self.touched.clear();
+            // What comes over shared connections is served here, and touches sessions.
+            self.settle_trunks();
+            if self.touched.is_empty() {
+                return;
             }
         }
-        self.touched.clear();
     }
 
     fn settle(&mut self, id: SessionId) {
@@ -45,6 +52,7 @@ impl<D: Driver> Shard<D> {
                 Output::Close => self.begin_close(id),
             }
         }
+        self.pass_to_client(id);
         let Some(entry) = self.table.entry(id) else { return };
         if !entry.session.is_dialling() {
             entry.waiter = None;
@@ -67,16 +75,22 @@ impl<D: Driver> Shard<D> {
     }
 
     fn send(&mut self, id: SessionId, side: Side, buffer: SendBuf) {
+        if side == Side::Backend && self.table.entry(id).is_some_and(|entry| entry.seat.is_some()) {
+            return self.send_to_trunk(id, buffer);
+        }
         let Some(socket) = self.table.entry(id).and_then(|entry| entry.socket_mut(side)) else {
             unreachable!("a session sends only on a side that it has");
         };
         let op = Op::Send { socket: socket.fd, buffer };
+        self.tally.sends.add(1);
         socket.send = Some(self.driver.push(token::encode(id, Purpose::Send(side)), op));
     }
 
     fn shutdown_write(&mut self, id: SessionId, side: Side) {
         if let Some(socket) = self.table.entry(id).and_then(|entry| entry.socket_mut(side)) {
             self.driver.shutdown_write(socket.fd);
+        } else {
+            self.end_seat(id);
         }
     }
 
@@ -86,7 +100,11 @@ impl<D: Driver> Shard<D> {
             return;
         }
         let Some(entry) = self.table.entry(id) else { return };
-        let upstream = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let listener = &self.listeners[usize::from(entry.listener)];
+        if listener.multiplex.is_some() {
+            return self.join(id);
+        }
+        let upstream = &mut self.backends[usize::from(listener.backend)];
         let offer = if upstream.may_be_served(self.now) {
             upstream.offer(&entry.tried, entry.client_address.map(|address| address.ip()))
         } else {
@@ -107,14 +125,18 @@ impl<D: Driver> Shard<D> {
                 self.connect(id);
             }
             Offer::Full => self.begin_waiting(id),
-            Offer::Nothing => {
-                let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
-                let why = upstream.unreachable_text(entry.detail.take().as_deref());
-                let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
-                entry.session.handle_unreachable(&why, turn);
-                entry.detail = Some(why.into());
-            }
+            Offer::Nothing => self.tell_unreachable(id),
         }
+    }
+
+    /// Tells a session that there is no server for it.
+    pub(super) fn tell_unreachable(&mut self, id: SessionId) {
+        let Some(entry) = self.table.entry(id) else { return };
+        let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let why = upstream.unreachable_text(entry.detail.take().as_deref());
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+        entry.session.handle_unreachable(&why, turn);
+        entry.detail = Some(why.into());
     }
 
     /// Connects to the server that was chosen.
@@ -148,7 +170,7 @@ impl<D: Driver> Shard<D> {
             return;
         }
         self.tally.connects_failed[ConnectFailure::of(errno).index()].add(u64::from(!entry.dismissed));
-        if let Some(target) = &entry.target {
+        let detail = entry.target.as_ref().map(|target| {
             let why = match errno {
                 _ if entry.dismissed => target.member.standing_in_words(),
                 Errno(libc::ECANCELED) => "no answer within the connect timeout".to_owned(),
@@ -157,8 +179,15 @@ impl<D: Driver> Shard<D> {
                 }
                 errno => errno.to_string(),
             };
-            entry.detail = Some(format!("{}: {why}", target.member.address).into());
-        }
+            format!("{}: {why}", target.member.address).into()
+        });
+        self.lose_attempt(id, detail);
+    }
+
+    /// An attempt to reach a server has failed: the session asks for the next one.
+    pub(super) fn lose_attempt(&mut self, id: SessionId, detail: Option<Box<str>>) {
+        let Some(entry) = self.table.entry(id) else { return };
+        entry.detail = detail.or(entry.detail.take());
         entry.leave_server();
         entry.session.redial();
         self.touch(id);
@@ -177,6 +206,8 @@ impl<D: Driver> Shard<D> {
         let Some(entry) = self.table.entry(id) else { return };
         if let Some(op) = entry.connect {
             self.driver.push(token::NO_ONE, Op::Cancel { op });
+        } else if entry.seat.is_some() {
+            self.abandon_seat(id);
         } else if entry.dial_again_at.take().is_some() {
             self.handle_dial_failed(id, Errno(libc::ECANCELED));
         } else {
@@ -201,6 +232,7 @@ impl<D: Driver> Shard<D> {
         if let Some(socket) = &mut entry.backend {
             cancel_all(&mut self.driver, socket);
         }
+        self.leave_seat(id);
         self.finish_hang_up(id);
     }
 
@@ -234,6 +266,7 @@ impl<D: Driver> Shard<D> {
                 cancel_all(&mut self.driver, socket);
             }
         }
+        self.leave_seat(id);
         for side in Side::BOTH {
             self.drop_handshake(id, side);
         }
@@ -259,6 +292,7 @@ impl<D: Driver> Shard<D> {
             client: entry.client_address,
             proxy: entry.proxy_address,
             listener: entry.listener,
+            is_multiplexed: self.listeners[usize::from(entry.listener)].multiplex.is_some(),
             shard: self.options.id,
             server: entry.target.map(|target| Arc::clone(&target.member)),
             server_local_port: entry.server_local_port,
@@ -342,7 +376,7 @@ impl<D: Driver> Shard<D> {
 }
 
 /// Cancels what is in flight on a socket.
-fn cancel_all<D: Driver>(driver: &mut D, socket: &mut Socket) {
+pub(super) fn cancel_all<D: Driver>(driver: &mut D, socket: &mut Socket) {
     if let Receive::Many(op) | Receive::Once(op) = socket.receive {
         driver.push(token::NO_ONE, Op::Cancel { op });
         socket.receive = Receive::Cancelled;
@@ -352,7 +386,8 @@ fn cancel_all<D: Driver>(driver: &mut D, socket: &mut Socket) {
     }
 }
 
-fn arm<D: Driver>(driver: &mut D, token: crate::io::Token, socket: &Socket) -> Receive {
+/// Has what comes over a socket received.
+pub(super) fn arm<D: Driver>(driver: &mut D, token: crate::io::Token, socket: &Socket) -> Receive {
     match group(socket.is_bulk()) {
         BufferGroup::Small => Receive::Many(driver.push(token, Op::ReceiveMany { socket: socket.fd })),
         BufferGroup::Large => {

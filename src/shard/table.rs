@@ -13,6 +13,7 @@ use super::backends::Target;
 use super::handshakes::Handshake;
 use super::socket::Socket;
 use super::token::SessionId;
+use super::trunks::Seat;
 use crate::io::OpId;
 use crate::roster::waiting::Waiter;
 use crate::roster::{Member, Place};
@@ -38,6 +39,8 @@ pub(super) struct Entry {
     pub(super) user: Option<usize>,
     pub(super) backend: Option<Socket>,
     pub(super) connect: Option<OpId>,
+    /// In the stead of a connection of its own, where it shares some.
+    pub(super) seat: Option<Box<Seat>>,
     /// The connection to the server is to be closed when nothing of it is in flight any more.
     pub(super) hanging_up: bool,
     /// The server dialled last.
@@ -91,7 +94,15 @@ impl Entry {
     /// Gives the place at the server back: it could not be reached, and is not tried again.
     pub(super) fn leave_server(&mut self) {
         self.dismissed = false;
-        self.tried.extend(self.place.take().map(|place| Arc::clone(place.member())));
+        let seat = self.seat.take().is_some();
+        let shared = self.target.as_ref().filter(|_| seat).map(|target| Arc::clone(&target.member));
+        self.tried.extend(self.place.take().map(|place| Arc::clone(place.member())).or(shared));
+    }
+
+    /// The server that it is at, or is being brought to.
+    pub(super) fn member(&self) -> Option<&Arc<Member>> {
+        let shared = self.seat.as_ref().and_then(|seat| seat.member());
+        shared.or_else(|| self.place.as_ref().map(Place::member))
     }
 
     /// Whether an operation's final completion is still to come.

@@ -30,6 +30,7 @@ mod listener_limits;
 mod listeners_and_servers;
 mod logs;
 mod metrics;
+mod multiplex;
 mod odd_talkers;
 mod open_servers;
 mod orderly_ends;

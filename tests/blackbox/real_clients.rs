@@ -9,7 +9,7 @@ use crate::ringwall::Ringwall;
 use crate::server::Server;
 
 /// `program` of the server's package with the arguments that lead through ringwall.
-fn through(program: &str, ringwall: &Ringwall) -> Command {
+pub(crate) fn through(program: &str, ringwall: &Ringwall) -> Command {
     let mut command = Command::new(program);
     command.args(["--tls", "--cacert"]).arg(ringwall.ca_file());
     command.args(["-h", "localhost", "-p", &ringwall.address.port().to_string()]);
@@ -111,8 +111,7 @@ fn redis_benchmark_finishes_with_500_clients() {
 }
 
 /// Runs a script of tests/clients with its interpreter from where tests/run.sh installs the libraries.
-fn client_library(mut command: Command, script: &str) {
-    let (_server, ringwall) = pair();
+fn client_library(mut command: Command, script: &str, ringwall: &Ringwall) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     command.arg(root.join("tests/clients").join(script));
     command.arg(ringwall.address.port().to_string()).arg(ringwall.ca_file());
@@ -121,13 +120,23 @@ fn client_library(mut command: Command, script: &str) {
     assert!(success && output.trim_end().ends_with("all well"), "{script} (see tests/run.sh):\n{output}");
 }
 
+pub(crate) fn redis_py(ringwall: &Ringwall) {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients/python/bin/python");
+    client_library(Command::new(python), "redis_py.py", ringwall);
+}
+
+pub(crate) fn ioredis(ringwall: &Ringwall) {
+    client_library(Command::new("node"), "ioredis.js", ringwall);
+}
+
 #[test]
 fn redis_py_works() {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients/python/bin/python");
-    client_library(Command::new(python), "redis_py.py");
+    let (_server, ringwall) = pair();
+    redis_py(&ringwall);
 }
 
 #[test]
 fn ioredis_works() {
-    client_library(Command::new("node"), "ioredis.js");
+    let (_server, ringwall) = pair();
+    ioredis(&ringwall);
 }

@@ -248,6 +248,7 @@ fn shard(
         session: Rc::clone(&session),
         socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
         edge: plan.edges.listener(number),
+        multiplex: None,
     });
     let backends = (0..).zip(connectors(plan)).map(|(number, connector): (usize, _)| shard::Backend {
         name: format!("backend {number}").into(),

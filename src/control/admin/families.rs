@@ -14,6 +14,7 @@ use crate::control::standing::State;
 use crate::io::{BufferGroup, sys};
 use crate::load::Load;
 use crate::metrics::{Bounds, Histogram, Micros, Totals};
+use crate::multiplex::Departure;
 use crate::session::Side;
 use crate::session::close::CloseReason;
 use crate::shard::ConnectFailure;
@@ -48,6 +49,7 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
     numbers.traffic(&mut text);
     numbers.backends(&mut text);
     numbers.sessions(&mut text);
+    numbers.multiplexed(&mut text);
     servers::expose(&mut text, watched);
     numbers.blocked(&mut text);
     for (name, help, value) in [
@@ -211,6 +213,35 @@ impl Numbers<'_> {
             ),
         ] {
             text.single(Kind::Counter, name, help, value);
+        }
+    }
+
+    /// What multiplexed sessions share, and what they need for themselves.
+    fn multiplexed(&self, text: &mut Exposition) {
+        let help = "Connections to servers of multiplexed sessions: shared ones, and those that are one session's own or kept.";
+        let mut family = text.family(Kind::Gauge, "ringwall_multiplex_connections", help);
+        for (shard, totals) in self.shards.iter().enumerate() {
+            let shard = &*shard.to_string();
+            family.sample(&[("shard", shard), ("kind", "shared")], totals.shared_connections);
+            family.sample(&[("shard", shard), ("kind", "own")], totals.own_connections);
+        }
+        let help = "Requests of multiplexed sessions by the connection they went over; those of sessions that are on their own \
+                    for life are passed on unread and not counted.";
+        let mut family = text.family(Kind::Counter, "ringwall_multiplex_requests_total", help);
+        family.sample(&[("connection", "shared")], self.all.requests_shared);
+        family.sample(&[("connection", "own")], self.all.requests_own);
+        let batch = &self.all.shared_batch;
+        let cumulative = batch.cumulative().map(|(bound, values)| (bound as f64, values));
+        let help = "Requests that left together over a shared connection.";
+        let mut family = text.family(Kind::Histogram, "ringwall_multiplex_batch_requests", help);
+        family.histogram(cumulative, batch.count(), Value::Whole(batch.sum));
+        let help = "Times that a multiplexed session took a connection of its own, by the command that needed one.";
+        let mut family = text.family(Kind::Counter, "ringwall_multiplex_departures_total", help);
+        for (index, command) in Departure::labels().enumerate() {
+            let value = self.all.departures[index];
+            if value > 0 {
+                family.sample(&[("command", command)], value);
+            }
         }
     }
 

@@ -1,0 +1,268 @@
+//! What multiplexed sessions share: for each listener that multiplexes, and each server, a [`Trunk`].
+//!
+//! A trunk is a [`Multiplexer`] with names: which session each of its clients is, and which line each of its connections.
+//! A [`Line`] is the socket of one connection. It outlives the connection until nothing of it is in flight.
+//!
+//! Invariant: a trunk is there as long as a session or a line names it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use slab::Slab;
+
+use super::backends::Target;
+use super::socket::Socket;
+use super::token::SessionId;
+use crate::io::OpId;
+use crate::multiplex::{Multiplexer, Options};
+use crate::pool::SendBuf;
+use crate::roster::{Member, Place};
+use crate::slots::{Id, Slots};
+use crate::time::Time;
+
+/// Contents by the names that a multiplexer has for them.
+#[derive(Debug)]
+pub(super) struct Names<T>(Vec<Option<(Id, T)>>);
+
+impl<T: Copy> Names<T> {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn set(&mut self, id: Id, content: T) {
+        let slot = id.slot as usize;
+        if slot >= self.0.len() {
+            self.0.resize(slot + 1, None);
+        }
+        self.0[slot] = Some((id, content));
+    }
+
+    pub(super) fn at(&self, id: Id) -> Option<T> {
+        let (name, content) = self.0.get(id.slot as usize).copied().flatten()?;
+        (name == id).then_some(content)
+    }
+
+    pub(super) fn remove(&mut self, id: Id) {
+        if self.at(id).is_some() {
+            self.0[id.slot as usize] = None;
+        }
+    }
+}
+
+/// A multiplexer, its clients' sessions and its connections' lines.
+#[derive(Debug)]
+pub(super) struct Trunk {
+    pub(super) listener: u16,
+    pub(super) target: Rc<Target>,
+    pub(super) multiplexer: Multiplexer,
+    /// The session of each client.
+    pub(super) sessions: Names<SessionId>,
+    /// The line of each connection.
+    pub(super) lines: Names<Id>,
+    /// Lines that are open, being opened, or being closed.
+    pub(super) open_lines: usize,
+    /// Those of them over which the server can be spoken to.
+    pub(super) reached_lines: usize,
+    /// Sessions that wait until the server is reached. Some may be served or gone.
+    pub(super) waiting: Vec<SessionId>,
+    /// How the last attempt to reach the server failed.
+    pub(super) failure: Option<Box<str>>,
+    /// When the multiplexer, or the trunk itself, must be looked at again.
+    pub(super) deadline: Option<Time>,
+    /// Since when nobody uses it.
+    pub(super) unused_since: Option<Time>,
+    touched: bool,
+}
+
+/// All trunks of a shard and their lines.
+#[derive(Debug)]
+pub(super) struct Trunks {
+    trunks: Slab<Trunk>,
+    pub(super) lines: Slots<Line>,
+    /// Trunks to settle at the end of the turn.
+    touched: Vec<usize>,
+    /// Lines whose server was behind with accepting, and when to try again.
+    pub(super) again: Vec<(Time, Id)>,
+}
+
+impl Trunks {
+    pub(super) const fn new() -> Self {
+        Self { trunks: Slab::new(), lines: Slots::new(), touched: Vec::new(), again: Vec::new() }
+    }
+
+    /// Whether no connection is open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The trunk of a listener towards a server, made if there is none yet.
+    pub(super) fn towards(&mut self, listener: u16, target: &Rc<Target>, options: &Options) -> usize {
+        let leads_there =
+            |trunk: &Trunk| trunk.listener == listener && Arc::ptr_eq(&trunk.target.member, &target.member);
+        if let Some((index, trunk)) = self.trunks.iter_mut().find(|(_, trunk)| leads_there(trunk)) {
+            // The newest has the newest credentials.
+            trunk.target = Rc::clone(target);
+            return index;
+        }
+        self.trunks.insert(Trunk {
+            listener,
+            target: Rc::clone(target),
+            multiplexer: Multiplexer::new(options.clone()),
+            sessions: Names::new(),
+            lines: Names::new(),
+            open_lines: 0,
+            reached_lines: 0,
+            waiting: Vec::new(),
+            failure: None,
+            deadline: None,
+            unused_since: None,
+            touched: false,
+        })
+    }
+
+    pub(super) fn at(&mut self, index: usize) -> &mut Trunk {
+        &mut self.trunks[index]
+    }
+
+    pub(super) fn touch(&mut self, index: usize) {
+        if let Some(trunk) = self.trunks.get_mut(index)
+            && !std::mem::replace(&mut trunk.touched, true)
+        {
+            self.touched.push(index);
+        }
+    }
+
+    pub(super) fn touch_all(&mut self) {
+        for index in self.indices() {
+            self.touch(index);
+        }
+    }
+
+    /// One of those that were touched.
+    pub(super) fn next_touched(&mut self) -> Option<usize> {
+        let index = self.touched.pop()?;
+        if let Some(trunk) = self.trunks.get_mut(index) {
+            trunk.touched = false;
+        }
+        Some(index)
+    }
+
+    /// Drops a trunk that nobody names any more.
+    pub(super) fn remove_unnamed(&mut self, index: usize) {
+        let trunk = &self.trunks[index];
+        if trunk.open_lines == 0 && trunk.is_unused() && !trunk.touched {
+            self.trunks.remove(index);
+        }
+    }
+
+    /// When one of them must be looked at again.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let trunks = self.trunks.iter().filter_map(|(_, trunk)| trunk.deadline);
+        trunks.chain(self.again.iter().map(|&(at, _)| at)).min()
+    }
+
+    /// Those that must be looked at by now.
+    pub(super) fn due(&self, now: Time) -> Vec<usize> {
+        let is_due = |trunk: &Trunk| trunk.deadline.is_some_and(|deadline| deadline <= now);
+        self.trunks.iter().filter(|(_, trunk)| is_due(trunk)).map(|(index, _)| index).collect()
+    }
+
+    /// Connections that are shared, and others.
+    pub(super) fn connections(&self) -> (usize, usize) {
+        let shared: usize = self.trunks.iter().map(|(_, trunk)| trunk.multiplexer.shared_links()).sum();
+        let all: usize = self.trunks.iter().map(|(_, trunk)| trunk.multiplexer.links()).sum();
+        (shared, all - shared)
+    }
+
+    fn indices(&self) -> Vec<usize> {
+        self.trunks.iter().map(|(index, _)| index).collect()
+    }
+}
+
+impl Trunk {
+    /// Whether the server can be spoken to, as far as is known.
+    pub(super) const fn is_reached(&self) -> bool {
+        self.reached_lines > 0
+    }
+
+    /// Whether no session uses it or waits for it.
+    pub(super) fn is_unused(&self) -> bool {
+        self.multiplexer.clients() == 0 && self.waiting.is_empty()
+    }
+}
+
+/// The socket of one connection of a trunk.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) trunk: usize,
+    /// The multiplexer's name of the connection.
+    pub(super) link: Id,
+    pub(super) socket: Socket,
+    /// Reaches the server.
+    pub(super) connect: Option<OpId>,
+    /// The server was reached.
+    pub(super) is_reached: bool,
+    /// It is closed as soon as nothing of it is in flight.
+    pub(super) closing: bool,
+    /// Bytes from the server are welcome.
+    pub(super) is_welcome: bool,
+    pub(super) dialled_at: Time,
+    /// Its place at the server.
+    pub(super) place: Place,
+}
+
+impl Line {
+    /// Whether an operation's final completion is still to come.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.connect.is_some() || self.socket.is_busy()
+    }
+}
+
+/// A session's seat at a trunk, in the stead of a connection to the server.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) trunk: usize,
+    /// Counted at the server for the balance as long as the seat is there.
+    target: Rc<Target>,
+    pub(super) state: SeatState,
+    /// What the session has said and the multiplexer does not take yet.
+    pub(super) to_server: Option<SendBuf>,
+    /// What the multiplexer has for the session, which does not take it yet.
+    pub(super) to_client: Option<SendBuf>,
+}
+
+/// Whether a session is a client of its trunk's multiplexer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SeatState {
+    /// The server is being reached.
+    Waiting,
+    /// It is this one; whether what it says is welcome.
+    Taken(Id, bool),
+    /// It was.
+    Left,
+}
+
+impl Seat {
+    pub(super) fn new(trunk: usize, target: &Rc<Target>) -> Self {
+        target.count_sharing(1);
+        Self { trunk, target: Rc::clone(target), state: SeatState::Waiting, to_server: None, to_client: None }
+    }
+
+    pub(super) const fn client(&self) -> Option<Id> {
+        match self.state {
+            SeatState::Taken(client, _) => Some(client),
+            SeatState::Waiting | SeatState::Left => None,
+        }
+    }
+
+    /// The server, unless the session has left it.
+    pub(super) fn member(&self) -> Option<&Arc<Member>> {
+        (self.state != SeatState::Left).then_some(&self.target.member)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.target.count_sharing(-1);
+    }
+}
