@@ -8,4 +8,5 @@ mod properties;
 mod real;
 mod redis;
 mod server;
+mod talk;
 mod world;

@@ -12,8 +12,8 @@ use ringwall::session::Turn;
 use ringwall::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::properties::{Rng, encoded, script};
 use crate::redis::Redis;
+use crate::talk::{Rng, encoded, script};
 use crate::world::options;
 
 /// Longer than anything here takes; who waits as long has failed.
