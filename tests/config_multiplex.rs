@@ -51,12 +51,6 @@ fn what_does_not_go_with_a_mode_is_refused_by_its_name() {
         ("mode = \"multiplexed\"", "", "is none of \"transparent\", \"multiplex\"; did you mean \"multiplex\"?"),
         (
             mode,
-            "tls = { verify = \"none\" }",
-            "listener.mode: \"multiplex\" does not go with tls of backend \"valkey\": shared connections to servers are plain \
-             text: servers that speak TLS take mode = \"transparent\", or a backend without it",
-        ),
-        (
-            mode,
             "send_proxy = \"v2\"",
             "\"multiplex\" does not go with send_proxy of backend \"valkey\": a connection that",
         ),

@@ -76,7 +76,6 @@ impl Multiplex {
 fn in_the_way(backend: &Backend) -> Option<String> {
     let edge = &backend.edge;
     let keys = [
-        ("tls", backend.tls.is_some(), "shared connections to servers are plain text: servers that speak TLS take"),
         (
             "send_proxy",
             edge.send_proxy.is_some(),

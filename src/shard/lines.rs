@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Shard;
 use super::counts::ConnectFailure;
+use super::secure::{self, Next, Progress, Secure};
 use super::settle::{DIAL_AGAIN, arm, cancel_all};
 use super::socket::{Receive, Socket};
 use super::token::{self, LinePurpose};
@@ -13,7 +14,32 @@ use crate::multiplex::Multiplexer;
 use crate::pool::SendBuf;
 use crate::roster::Place;
 use crate::session::Turn;
+use crate::session::transport::Transport;
 use crate::slots::Id;
+
+/// How a connection has ended.
+enum End {
+    Orderly,
+    Failed(Errno),
+    /// Before its handshake was complete; why, in one line without secrets.
+    Handshake(String),
+}
+
+/// What it means that the socket of a line has ended.
+fn line_end(line: &Line, error: Option<Errno>) -> End {
+    match (&line.secure, error) {
+        (Some(secure), None) if secure.is_handshaking() => {
+            End::Handshake("TLS: the server ended the connection in the handshake".to_owned())
+        }
+        (Some(secure), Some(errno)) if secure.is_handshaking() => {
+            End::Handshake(format!("TLS: the connection failed in the handshake: {errno}"))
+        }
+        // Without close_notify nobody knows whether that was all.
+        (Some(_), None) => End::Failed(Errno(libc::ECONNRESET)),
+        (None, None) => End::Orderly,
+        (Some(_) | None, Some(errno)) => End::Failed(errno),
+    }
+}
 
 impl<D: Driver> Shard<D> {
     /// Tells the multiplexer of a trunk something.
@@ -45,6 +71,7 @@ impl<D: Driver> Shard<D> {
             trunk,
             link,
             socket: Socket::new(fd),
+            secure: None,
             connect: None,
             is_reached: false,
             closing: false,
@@ -110,10 +137,7 @@ impl<D: Driver> Shard<D> {
                 self.tally.receives.add(1);
                 self.filled[lease.group.index()] += 1;
                 if !closing {
-                    let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
-                    let multiplexer = &mut self.trunks.at(trunk).multiplexer;
-                    multiplexer.handle_link_received(link, self.driver.bytes_mut(&lease), turn);
-                    self.trunks.touch(trunk);
+                    self.deliver_over_line(id, &lease);
                 }
                 self.driver.recycle(lease);
             }
@@ -121,17 +145,109 @@ impl<D: Driver> Shard<D> {
             Err(Errno(libc::ECANCELED)) => {}
             Ok(None) | Err(_) if closing => {}
             Ok(None) | Err(_) => {
-                let error = result.err();
-                self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_end(link, error, "", turn));
+                let end = line_end(line, result.err());
+                self.end_of_line(trunk, link, end);
             }
         }
+    }
+
+    /// Gives the multiplexer what has come over a line.
+    fn deliver_over_line(&mut self, id: Id, lease: &Lease) {
+        let Some(line) = self.trunks.lines.at_mut(id) else { return };
+        let (trunk, link) = (line.trunk, line.link);
+        let bytes = self.driver.bytes_mut(lease);
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+        let Some(mut secure) = line.secure.take() else {
+            self.trunks.at(trunk).multiplexer.handle_link_received(link, bytes, turn);
+            return self.trunks.touch(trunk);
+        };
+        let was_handshaking = secure.is_handshaking();
+        let progress = secure.receive(bytes, &mut self.trunks.at(trunk).multiplexer, link, turn);
+        if let Some(line) = self.trunks.lines.at_mut(id) {
+            line.secure = Some(secure);
+        }
+        self.trunks.touch(trunk);
+        match progress {
+            Progress::GoesOn => {}
+            Progress::Completed => {
+                self.tally.backend_handshakes.add(1);
+                self.be_reached(id);
+            }
+            Progress::Ended => self.end_of_line(trunk, link, End::Orderly),
+            Progress::Failed(failure) if was_handshaking => {
+                self.end_of_line(trunk, link, End::Handshake(secure::in_words(failure)));
+            }
+            Progress::Failed(_) => self.end_of_line(trunk, link, End::Failed(Errno(libc::EPROTO))),
+        }
+        self.send_secured(id);
+    }
+
+    /// The server has ended a connection, or it has failed.
+    fn end_of_line(&mut self, trunk: usize, link: Id, end: End) {
+        let error = match end {
+            End::Orderly => None,
+            End::Failed(errno) => Some(errno),
+            End::Handshake(why) => {
+                self.tally.connects_failed[ConnectFailure::Tls.index()].add(1);
+                return self.fail_dial(trunk, link, &why);
+            }
+        };
+        self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_end(link, error, "", turn));
     }
 
     fn handle_line_sent(&mut self, id: Id, buffer: SendBuf, result: Result<usize, Errno>) {
         let line = self.trunks.lines.at_mut(id).expect("a line is there while its send is in flight");
         line.socket.send = None;
         let (trunk, link) = (line.trunk, line.link);
-        self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_sent(link, buffer, result, turn));
+        let Some(secure) = &mut line.secure else {
+            return self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_sent(link, buffer, result, turn));
+        };
+        match secure.sent(buffer, result, &mut self.pool) {
+            Some(_) if secure.is_handshaking() => {
+                let end = line_end(line, result.err());
+                self.end_of_line(trunk, link, end);
+            }
+            Some(given) => {
+                self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_sent(link, given, result, turn))
+            }
+            None => self.send_secured(id),
+        }
+    }
+
+    /// Sends what TLS has ready on a line, and gives the multiplexer back what has left.
+    fn send_secured(&mut self, id: Id) {
+        while let Some(line) = self.trunks.lines.at_mut(id).filter(|line| !line.closing && line.socket.send.is_none()) {
+            let (trunk, link, fd) = (line.trunk, line.link, line.socket.fd);
+            let Some(secure) = &mut line.secure else { return };
+            let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+            match secure.next(turn) {
+                Next::Send(buffer) => self.send_bytes(id, buffer),
+                Next::Left(buffer) => {
+                    let len = buffer.len();
+                    self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_sent(link, buffer, Ok(len), turn));
+                }
+                Next::End => self.driver.shutdown_write(fd),
+                Next::Nothing => return,
+                Next::Failed => return self.end_of_line(trunk, link, End::Failed(Errno(libc::EPROTO))),
+            }
+        }
+    }
+
+    fn send_bytes(&mut self, id: Id, buffer: SendBuf) {
+        let Some(line) = self.trunks.lines.at_mut(id) else { return self.pool.give(buffer) };
+        let op = Op::Send { socket: line.socket.fd, buffer };
+        self.tally.sends.add(1);
+        line.socket.send = Some(self.driver.push(token::encode_line(id, LinePurpose::Send), op));
+    }
+
+    /// The server can be spoken to over a line.
+    fn be_reached(&mut self, id: Id) {
+        let Some(line) = self.trunks.lines.at_mut(id) else { return };
+        line.is_reached = true;
+        let trunk = line.trunk;
+        self.trunks.at(trunk).reached_lines += 1;
+        self.trunks.touch(trunk);
+        self.seat_waiting(trunk);
     }
 
     fn handle_line_connected(&mut self, id: Id, result: Result<(), Errno>) {
@@ -143,12 +259,15 @@ impl<D: Driver> Shard<D> {
         let (trunk, link) = (line.trunk, line.link);
         match result {
             Ok(()) => {
-                line.is_reached = true;
                 let took = self.now.since(line.dialled_at);
                 self.tally.connect_micros.observe(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-                self.trunks.at(trunk).reached_lines += 1;
-                self.tell(trunk, |multiplexer, turn| multiplexer.handle_connected(link, turn));
-                self.seat_waiting(trunk);
+                match self.trunks.at(trunk).target.transport() {
+                    Transport::Plain => {
+                        self.tell(trunk, |multiplexer, turn| multiplexer.handle_connected(link, turn));
+                        self.be_reached(id);
+                    }
+                    transport @ Transport::Tls(_) => self.secure_line(id, transport),
+                }
             }
             Err(Errno(libc::EAGAIN)) => self.trunks.again.push((self.now + DIAL_AGAIN, id)),
             Err(errno) => {
@@ -156,6 +275,18 @@ impl<D: Driver> Shard<D> {
                 self.fail_dial(trunk, link, &errno.to_string());
             }
         }
+    }
+
+    /// Shakes hands with a server that is connected.
+    fn secure_line(&mut self, id: Id, transport: Transport) {
+        let Some(trunk) = self.trunks.lines.at(id).map(|line| line.trunk) else { return };
+        let listener = usize::from(self.trunks.at(trunk).listener);
+        let mut secure = Secure::new(transport, self.listeners[listener].session.coalesce);
+        secure.queue_replies(&mut self.pool);
+        if let Some(line) = self.trunks.lines.at_mut(id) {
+            line.secure = Some(Box::new(secure));
+        }
+        self.send_secured(id);
     }
 
     /// The line of a connection of a trunk.
@@ -166,16 +297,26 @@ impl<D: Driver> Shard<D> {
 
     pub(super) fn send_over_line(&mut self, trunk: usize, link: Id, buffer: SendBuf) {
         let Some(id) = self.trunks.at(trunk).lines.at(link) else { return self.pool.give(buffer) };
-        let Some(line) = self.trunks.lines.at_mut(id) else { return self.pool.give(buffer) };
-        let op = Op::Send { socket: line.socket.fd, buffer };
-        self.tally.sends.add(1);
-        line.socket.send = Some(self.driver.push(token::encode_line(id, LinePurpose::Send), op));
+        let Some(secure) = self.trunks.lines.at_mut(id).and_then(|line| line.secure.as_mut()) else {
+            return self.send_bytes(id, buffer);
+        };
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+        match secure.say(buffer, turn) {
+            Ok(()) => self.send_secured(id),
+            Err(_) => self.end_of_line(trunk, link, End::Failed(Errno(libc::EPROTO))),
+        }
     }
 
     pub(super) fn end_line(&mut self, trunk: usize, link: Id) {
-        if let Some((_, line)) = self.line_mut(trunk, link) {
-            let fd = line.socket.fd;
-            self.driver.shutdown_write(fd);
+        let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
+        let Some(id) = self.trunks.at(trunk).lines.at(link) else { return };
+        let Some(line) = self.trunks.lines.at_mut(id) else { return };
+        match &mut line.secure {
+            None => self.driver.shutdown_write(line.socket.fd),
+            Some(secure) => {
+                secure.end(turn);
+                self.send_secured(id);
+            }
         }
     }
 
@@ -215,6 +356,9 @@ impl<D: Driver> Shard<D> {
         if line.closing {
             if !line.is_busy() {
                 let trunk = line.trunk;
+                if let Some(secure) = &mut line.secure {
+                    secure.release(&mut self.pool);
+                }
                 self.driver.close(line.socket.fd);
                 self.trunks.lines.remove(id);
                 self.trunks.at(trunk).open_lines -= 1;
@@ -222,13 +366,14 @@ impl<D: Driver> Shard<D> {
             }
             return;
         }
+        let is_wanted = line.wants_receive();
         let socket = &mut line.socket;
         match socket.receive {
-            Receive::Idle if line.is_welcome => {
+            Receive::Idle if is_wanted => {
                 let token = token::encode_line(id, LinePurpose::Receive);
                 socket.receive = arm(&mut self.driver, token, socket);
             }
-            Receive::Many(op) if !line.is_welcome || socket.is_bulk() => {
+            Receive::Many(op) if !is_wanted || socket.is_bulk() => {
                 self.driver.push(token::NO_ONE, Op::Cancel { op });
                 socket.receive = Receive::Cancelled;
             }

@@ -24,6 +24,7 @@ pub mod listing;
 mod multiplexed;
 mod orders;
 mod queue;
+mod secure;
 mod settle;
 mod socket;
 mod table;
@@ -346,15 +347,7 @@ impl<D: Driver> Shard<D> {
                     let (own, _) = self.driver.socket_addresses(backend.fd);
                     entry.server_local_port = own.map(|address| address.port());
                 }
-                if self.options.tells_reached {
-                    self.links.events.send(Event::Reached {
-                        client: entry.client_address,
-                        listener: entry.listener,
-                        shard: self.options.id,
-                        server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
-                        server_local_port: entry.server_local_port,
-                    });
-                }
+                self.tell_reached(id);
                 let opening = self.opening(id);
                 let Some(entry) = self.table.entry(id) else { return };
                 let transport = entry.target.as_ref().map_or(Transport::Plain, |target| target.transport());
@@ -364,6 +357,18 @@ impl<D: Driver> Shard<D> {
             }
             Err(errno) => self.handle_dial_failed(id, errno),
         }
+    }
+
+    /// Says that a session's server is connected, where the log wants to hear it.
+    fn tell_reached(&mut self, id: SessionId) {
+        let Some(entry) = self.table.entry(id).filter(|_| self.options.tells_reached) else { return };
+        self.links.events.send(Event::Reached {
+            client: entry.client_address,
+            listener: entry.listener,
+            shard: self.options.id,
+            server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
+            server_local_port: entry.server_local_port,
+        });
     }
 
     fn serve_resuming(&mut self) {

@@ -11,13 +11,11 @@
 
 use std::mem;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shard;
 use super::token::SessionId;
 use super::trunks::{Seat, SeatState};
-use crate::events::Event;
 use crate::io::{Driver, Errno};
 use crate::multiplex::{Output, Reason};
 use crate::pool::SendBuf;
@@ -69,15 +67,7 @@ impl<D: Driver> Shard<D> {
         trunk.sessions.set(client, id);
         seat.state = SeatState::Taken(client, true);
         entry.detail = None;
-        if self.options.tells_reached {
-            self.links.events.send(Event::Reached {
-                client: entry.client_address,
-                listener: entry.listener,
-                shard: self.options.id,
-                server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
-                server_local_port: None,
-            });
-        }
+        self.tell_reached(id);
         let opening = self.opening(id);
         let Some(entry) = self.table.entry(id) else { return };
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
@@ -87,15 +77,15 @@ impl<D: Driver> Shard<D> {
 
     /// An attempt to reach the server of a trunk has failed. Where there is no connection to it, those that wait try the
     /// next server.
-    pub(super) fn note_failure(&mut self, trunk: usize, why: &str) {
-        let trunk = self.trunks.at(trunk);
+    pub(super) fn note_failure(&mut self, index: usize, why: &str) {
+        let trunk = self.trunks.at(index);
         let failure: Box<str> = format!("{}: {why}", trunk.target.member.address).into();
         trunk.failure = Some(failure.clone());
         if trunk.is_reached() {
             return;
         }
         for id in mem::take(&mut trunk.waiting) {
-            let waits = |seat: &Seat| seat.state == SeatState::Waiting;
+            let waits = |seat: &Seat| seat.trunk == index && seat.state == SeatState::Waiting;
             if self.table.entry(id).is_some_and(|entry| entry.seat.as_deref().is_some_and(waits)) {
                 self.lose_attempt(id, Some(failure.clone()));
             }
@@ -193,10 +183,8 @@ impl<D: Driver> Shard<D> {
         if let Some(buffer) = seat.to_server.take() {
             entry.session.handle_sent(Side::Backend, buffer, Err(Errno(libc::EPIPE)), turn);
         }
-        let trunk_content = self.trunks.at(trunk);
-        match client {
-            Some(client) => trunk_content.sessions.remove(client),
-            None => trunk_content.waiting.retain(|&waiting| waiting != id),
+        if let Some(client) = client {
+            self.trunks.at(trunk).sessions.remove(client);
         }
         Some((trunk, client))
     }
@@ -277,10 +265,14 @@ impl<D: Driver> Shard<D> {
         }
     }
 
-    /// Ends the connections of a trunk that nobody has used for a while, and drops it when they are closed.
+    /// Ends the connections of a trunk that nobody has used for a while, and drops it when they are closed. While a session
+    /// waits for the server, there is an attempt to reach it, whatever became of the one before.
     fn settle_trunk(&mut self, index: usize) {
         let now = self.now;
         let drains = self.draining.is_some();
+        if !self.trunks.at(index).waiting.is_empty() && self.trunks.at(index).multiplexer.links() == 0 {
+            self.tell(index, |multiplexer, turn| multiplexer.reach(turn));
+        }
         let trunk = self.trunks.at(index);
         let own = if trunk.is_unused() {
             let until = *trunk.unused_since.get_or_insert(now) + KEPT;

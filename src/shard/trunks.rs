@@ -11,6 +11,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use super::backends::Target;
+use super::secure::Secure;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::io::OpId;
@@ -63,7 +64,7 @@ pub(super) struct Trunk {
     pub(super) open_lines: usize,
     /// Those of them over which the server can be spoken to.
     pub(super) reached_lines: usize,
-    /// Sessions that wait until the server is reached. Some may be served or gone.
+    /// Sessions that wait until the server is reached. Some may have given up, or be gone.
     pub(super) waiting: Vec<SessionId>,
     /// How the last attempt to reach the server failed.
     pub(super) failure: Option<Box<str>>,
@@ -198,9 +199,11 @@ pub(super) struct Line {
     /// The multiplexer's name of the connection.
     pub(super) link: Id,
     pub(super) socket: Socket,
+    /// The TLS of it, where the server speaks TLS and is connected.
+    pub(super) secure: Option<Box<Secure>>,
     /// Reaches the server.
     pub(super) connect: Option<OpId>,
-    /// The server was reached.
+    /// The server can be spoken to.
     pub(super) is_reached: bool,
     /// It is closed as soon as nothing of it is in flight.
     pub(super) closing: bool,
@@ -215,6 +218,11 @@ impl Line {
     /// Whether an operation's final completion is still to come.
     pub(super) const fn is_busy(&self) -> bool {
         self.connect.is_some() || self.socket.is_busy()
+    }
+
+    /// Whether bytes from the server are to be received.
+    pub(super) fn wants_receive(&self) -> bool {
+        self.is_welcome || self.secure.as_ref().is_some_and(|secure| secure.is_handshaking())
     }
 }
 

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 
 use crate::admin::Metrics;
+use crate::certificates::Certificates;
 use crate::client::{Client, End};
 use crate::process::run;
 use crate::real_clients::{ioredis, redis_py, through};
@@ -404,4 +405,54 @@ fn clients_without_tls_share_connections_too() {
         assert_eq!(client.call(&["INCR", "n"])[0], b':');
     }
     assert_eq!(seen_by(&server).len(), 1);
+}
+
+#[test]
+fn a_server_that_speaks_tls_is_shared_as_well() {
+    let certificates = Certificates::new();
+    let server = Server::with_tls(&certificates, &["--tls-auth-clients", "no"]);
+    let ringwall = before(&server).backend(&format!("tls = {{ ca = {:?} }}", certificates.ca_file())).start();
+    let mut clients: Vec<Client> = (0..50).map(|_| ringwall.client()).collect();
+    for round in 0..20 {
+        for client in &mut clients {
+            client.send_request(&["INCR", "n"]);
+        }
+        for client in &mut clients {
+            assert_eq!(client.reply()[0], b':', "round {round}");
+        }
+    }
+    assert_eq!(server.client().call(&["GET", "n"]), b"$4\r\n1000\r\n");
+    assert_eq!(seen_by(&server).len(), 1);
+    let value = vec![b'x'; 3_000_000];
+    assert_eq!(clients[0].call(&[b"SET".as_slice(), b"large", &value]), b"+OK\r\n");
+    assert_eq!(clients[1].call(&["GET", "large"]).len(), 3_000_000 + 12);
+    // A connection of its own, on which the client ends first.
+    assert_eq!(clients[2].call(&["SUBSCRIBE", "news"]), b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    assert_eq!(clients[3].call(&["PUBLISH", "news", "hi"]), b":1\r\n");
+    assert_eq!(clients[2].reply(), b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n");
+    clients[2].end_writing();
+    assert_eq!(clients[2].end(), End::Orderly);
+    assert!(ringwall.admin().metrics().value("ringwall_backend_handshakes_total") >= 2.0);
+    server.process.signal(Signal::STOP);
+    let before = ringwall.admin().metrics().sum("ringwall_multiplex_requests_total");
+    clients[4].send_request(&["PING"]);
+    wait_for_requests(&ringwall, before + 1.0);
+    server.process.signal(Signal::KILL);
+    assert!(clients[4].reply().starts_with(b"-ERR the connection to the server is lost"));
+}
+
+#[test]
+fn a_server_whose_certificate_is_not_trusted_gets_nobody() {
+    let server = Server::with_tls(&Certificates::new(), &["--tls-auth-clients", "no"]);
+    let others = Certificates::new().with_server(|params| params.distinguished_name = rcgen::DistinguishedName::new());
+    let ringwall = before(&server).backend(&format!("tls = {{ ca = {:?} }}", others.ca_file())).start();
+    let (said, end) = ringwall.client().rest();
+    let said = String::from_utf8(said).unwrap();
+    let why = "TLS: a signature of the server or in its certificate is wrong";
+    assert!(
+        said.starts_with("-ERR ringwall cannot reach the server: backend 'server': ") && said.contains(why),
+        "{said}"
+    );
+    assert_eq!(end, End::Orderly);
+    assert_eq!(ringwall.admin().metrics().value("ringwall_backend_connect_failures_total{reason=\"tls\"}"), 1.0);
 }
