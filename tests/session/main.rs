@@ -9,5 +9,6 @@ mod introductions;
 mod lifetimes;
 mod properties;
 mod servers;
+mod sharing;
 mod transports;
 mod world;
