@@ -127,7 +127,7 @@ impl Bench {
         let file = self.credentials.write("ringwall.toml", &proxy::config(&self.backend, self.cores, COALESCE));
         let (config, keyring) = Config::load(&file, &self.machine).expect("a valid configuration");
         let plane = DataPlane::start(&config, keyring, None).expect("the data plane starts");
-        let mut load = self.connect(plane.listening[0]);
+        let mut load = self.connect(plane.in_force.read().listeners[0].address);
         load.run_until_answered(self.requests);
         let (mut count, mut windows) = (u64::MAX, 0);
         let mut window = None;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::io::{Errno, Fd};
+use crate::ledger::Ledger;
 use crate::mailbox::Doorbell;
 use crate::roster::Member;
 use crate::tls::Summary;
@@ -22,8 +23,8 @@ pub enum Event {
     Reached {
         /// The client's address.
         client: Option<SocketAddr>,
-        /// The listener's index in the configuration.
-        listener: u16,
+        /// The listener.
+        listener: Arc<Ledger>,
         /// The shard's number.
         shard: u16,
         /// The server.
@@ -35,27 +36,27 @@ pub enum Event {
     Stalled {
         /// The client's address.
         client: Option<SocketAddr>,
-        /// The listener's index in the configuration.
-        listener: u16,
+        /// The listener.
+        listener: Arc<Ledger>,
         /// For how long.
         pending: Duration,
     },
     /// Accepting is paused: the system gives no more file descriptors or memory.
     AcceptPaused {
-        /// The listener's index in the configuration.
-        listener: u16,
+        /// The listener.
+        listener: Arc<Ledger>,
         /// What `accept(2)` said.
         errno: Errno,
     },
     /// Accepting goes on.
     AcceptResumed {
-        /// The listener's index in the configuration.
-        listener: u16,
+        /// The listener.
+        listener: Arc<Ledger>,
     },
     /// Clients were not let in.
     Denied {
-        /// The listener's index in the configuration.
-        listener: u16,
+        /// The listener.
+        listener: Arc<Ledger>,
         /// Why.
         why: Denial,
         /// How many are told so, since the last such event of this kind.
@@ -97,8 +98,10 @@ pub struct CloseRecord {
     pub client: Option<SocketAddr>,
     /// The address of that proxy.
     pub proxy: Option<SocketAddr>,
-    /// The listener's index in the configuration.
-    pub listener: u16,
+    /// The listener.
+    pub listener: Arc<Ledger>,
+    /// The name of its backend.
+    pub backend: Arc<str>,
     /// Whether it shared connections to its server.
     pub is_multiplexed: bool,
     /// The shard's number.

@@ -47,6 +47,7 @@
 //! | 1 | [`wire`] | PROXY headers; the few commands and replies that are ours; where requests and replies end |
 //! | 2 | [`mailbox`] | hand-off ring, doorbell, pending flags: where dispatcher and shard meet |
 //! | 2 | [`sources`] | how many connections each source has open |
+//! | 2 | [`ledger`] | a listener as all threads see it: its name, what has come to it |
 //! | 2 | [`load`] | how much a shard has to do, as it publishes it |
 //! | 2 | [`roster`] | a backend's servers as all threads see them: standing, connections |
 //! | 2 | [`pulse`] | whether the threads of the data plane make progress |
@@ -115,12 +116,20 @@
 //!
 //! # A reload
 //!
-//! A signal or a changed file wakes the reloading thread. It reads all files of all listeners and backends, and when they
-//! are good it makes for each shard an [`Acceptor`](tls::Acceptor) for each listener and a [`Connector`](tls::Connector)
-//! for each backend, with keys parsed anew. One command takes them to the dispatcher and one order each to the shards, in
-//! the same mailbox as the clients: whoever was handed over before is served with the old set. A shard exchanges them and
-//! sends the old ones back to the reloading thread, which drops them and tells the control plane. Engines keep what they
-//! began with.
+//! A signal or a changed file wakes the reloading thread. After a signal it reads the configuration, all of it; after a change
+//! of a file it keeps the one in force; and all files that either names. When everything is good and each new address is
+//! bound, it makes for each shard a [`Renewal`](shard::Renewal): the listeners and backends as they are from the next client
+//! on, with keys parsed anew. One command takes these to the dispatcher, which cancels what it accepts on sockets that are
+//! left, takes whoever has connected to them, and passes one order on to each shard, in the same mailbox as the clients:
+//! whoever was handed over before is served by what was in force then. Until that command is sent everything can fail, and
+//! nothing has changed; behind it nothing can.
+//!
+//! What outlives a reload has an identity that others refer to. A [`Ledger`](ledger::Ledger) is a listener's, a
+//! [`BackendId`](roster::BackendId) a backend's, a [`Member`](roster::Member)'s record a server's: they are kept by name or
+//! address, and counts, standings and places go on. Sessions hold what they began with, their listener's rules and their
+//! engines; those whose listener or backend is not in the renewal are drained, and the backend stays in the shard's table until
+//! the last of them has ended. A shard sends acceptors and connectors that it uses no more back to the reloading thread, which
+//! drops them, notes what is [in force](control::InForce), and tells the control plane; that has checks and look-ups follow.
 //!
 //! # A takeover
 //!
@@ -156,7 +165,7 @@
 //! - One enter of the kernel per turn; no allocation, lock or futex in the steady state.
 //! - Pending is what a shard has received and not yet served. It is known right after the read, published on
 //!   transitions only, and never asked for.
-//! - Credentials are immutable and each shard has its own. A reload exchanges all of them or none.
+//! - Credentials are immutable and each shard has its own. A reload exchanges everything or nothing.
 //! - Nothing a peer sends panics: a peer's fault is a value that ends in a
 //!   [`CloseReason`](session::close::CloseReason).
 //!
@@ -189,6 +198,7 @@ pub mod files;
 pub mod hex;
 pub mod io;
 mod labels;
+pub mod ledger;
 pub mod load;
 pub mod mailbox;
 pub mod metrics;

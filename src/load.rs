@@ -27,7 +27,7 @@ struct Apart<T>(T);
 
 /// A shard's published load. One thread writes it; a reader may see numbers of two neighbouring writes mixed, which
 /// placement does not mind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LoadCell {
     pending: AtomicU32,
@@ -35,27 +35,14 @@ pub struct LoadCell {
     busy_permille: AtomicU32,
     /// When that was measured, in nanoseconds on the monotonic clock.
     busy_measured_at: AtomicU64,
-    /// Sessions that have ended since the start, by the dispatcher's counter for them. Taken from what it has handed
-    /// over, they tell it exactly how many are open.
-    ended: Box<[Apart<AtomicU64>]>,
-    /// The same over all counters.
+    /// Sessions that were only told why they are not served and have ended since the start. Taken from what it has handed
+    /// over, they tell the dispatcher exactly how many are open.
+    refusals_ended: Apart<AtomicU64>,
+    /// The same over all sessions.
     ended_in_all: Apart<AtomicU64>,
 }
 
 impl LoadCell {
-    /// The load of a shard that has nothing to do, with `counters` counters of ended sessions.
-    #[must_use]
-    pub fn new(counters: usize) -> Self {
-        Self {
-            pending: AtomicU32::new(0),
-            handshakes: AtomicU32::new(0),
-            busy_permille: AtomicU32::new(0),
-            busy_measured_at: AtomicU64::new(0),
-            ended: (0..counters).map(|_| Apart::default()).collect(),
-            ended_in_all: Apart::default(),
-        }
-    }
-
     /// Publishes the load, and when its busy share was measured; to be called by the owning shard only, once per turn.
     pub fn publish(&self, load: Load, measured_at: Time) {
         self.pending.store(load.pending, Ordering::Relaxed);
@@ -64,13 +51,16 @@ impl LoadCell {
         self.busy_measured_at.store(measured_at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Counts a session as ended; to be called by the owning shard only. Panics when there is no such counter.
-    pub fn count_ended(&self, counter: u16) {
-        // In this order: whoever sees an end among all sees it in its counter.
-        for Apart(cell) in [&self.ended[usize::from(counter)], &self.ended_in_all] {
-            // No read-modify-write: this thread is the only one that writes.
-            cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
-        }
+    /// Counts a session as ended; to be called by the owning shard only.
+    pub fn count_ended(&self) {
+        add_one(&self.ended_in_all);
+    }
+
+    /// As [`LoadCell::count_ended`], of a session that was only told why it is not served.
+    pub fn count_refusal_ended(&self) {
+        // In this order: whoever sees an end among all sees it among the refusals.
+        add_one(&self.refusals_ended);
+        add_one(&self.ended_in_all);
     }
 
     /// What was published last, or nearly so. A shard that sleeps publishes nothing, so one that has measured nothing for a
@@ -86,17 +76,22 @@ impl LoadCell {
         }
     }
 
-    /// Sessions that have ended since the start. Panics when there is no such counter.
+    /// Sessions that were only told why they are not served and have ended since the start.
     #[must_use]
-    pub fn ended(&self, counter: usize) -> u64 {
-        self.ended[counter].0.load(Ordering::Acquire)
+    pub fn refusals_ended(&self) -> u64 {
+        self.refusals_ended.0.load(Ordering::Acquire)
     }
 
-    /// Sessions that have ended since the start, in all counters together.
+    /// Sessions that have ended since the start, all together.
     #[must_use]
     pub fn ended_in_all(&self) -> u64 {
         self.ended_in_all.0.load(Ordering::Acquire)
     }
+}
+
+/// No read-modify-write: the calling thread is the only one that writes.
+fn add_one(Apart(cell): &Apart<AtomicU64>) {
+    cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -105,20 +100,20 @@ mod tests {
 
     #[test]
     fn a_cell_tells_what_was_published_and_counts_ends_apart() {
-        let cell = LoadCell::new(2);
+        let cell = LoadCell::default();
         let load = Load { pending: 3, handshakes: 2, busy_permille: 750 };
         cell.publish(load, Time::from_nanos(5_000_000_000));
-        cell.count_ended(1);
-        cell.count_ended(1);
+        cell.count_ended();
+        cell.count_ended();
         assert_eq!(cell.read(Time::from_nanos(5_100_000_000)), load);
-        cell.count_ended(0);
-        assert_eq!((cell.ended(0), cell.ended(1), cell.ended_in_all()), (1, 2, 3));
+        cell.count_refusal_ended();
+        assert_eq!((cell.refusals_ended(), cell.ended_in_all()), (1, 3));
     }
 
     #[test]
     fn a_shard_that_has_fallen_asleep_is_not_busy_for_ever() {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
-        let cell = LoadCell::new(1);
+        let cell = LoadCell::default();
         let load = Load { pending: 3, handshakes: 2, busy_permille: 990 };
         cell.publish(load, at(5_000));
         assert_eq!(cell.read(at(5_999)), load);

@@ -110,39 +110,6 @@ impl<const N: usize> Part for Labelled<Number, N> {
     }
 }
 
-/// Two cache lines: neighbouring lines are fetched together, so less would still be shared between cores.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[repr(align(128))]
-struct Apart<T>(T);
-
-/// One number for each listener.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PerListener<T>(Box<[Apart<T>]>);
-
-impl<T> Index<u16> for PerListener<T> {
-    type Output = T;
-
-    fn index(&self, listener: u16) -> &T {
-        &self.0[usize::from(listener)].0
-    }
-}
-
-impl Part for PerListener<Number> {
-    type Total = PerListener<u64>;
-
-    fn total(&self) -> Self::Total {
-        PerListener(self.0.iter().map(|number| Apart(number.0.get())).collect())
-    }
-
-    fn sum(total: &mut Self::Total, other: &Self::Total) {
-        if total.0.len() < other.0.len() {
-            let missing = other.0.len() - total.0.len();
-            total.0 = std::mem::take(&mut total.0).into_iter().chain((0..missing).map(|_| Apart(0))).collect();
-        }
-        total.0.iter_mut().zip(&other.0).for_each(|(total, other)| total.0 += other.0);
-    }
-}
-
 /// Upper bounds of a histogram's buckets.
 pub trait Bounds {
     /// Ascending, at most 15; one more bucket is for what is larger.
@@ -258,11 +225,9 @@ macro_rules! tally {
 tally! {
     /// Sessions taken over from the dispatcher, among them those that are only told of a limit.
     sessions: Number,
-    /// The same, by listener.
-    sessions_of: PerListener<Number>,
     /// Those of them that have ended.
-    sessions_ended_of: PerListener<Number>,
-    /// Sessions that have ended, by their reason.
+    sessions_ended: Number,
+    /// The same, by their reason.
     ended: Labelled<Number, CLOSE_REASONS_MAX>,
     /// Clients that came while a limit of connections was reached and are told so.
     refused_at_limit: Number,
@@ -363,23 +328,14 @@ tally! {
     completion_overflows: Number,
 }
 
-impl Tally {
-    /// Of a shard whose sessions come from so many listeners.
-    #[must_use]
-    pub fn of_shard(listeners: usize) -> Self {
-        let zeros = || PerListener((0..listeners).map(|_| Apart::default()).collect());
-        Self { sessions_of: zeros(), sessions_ended_of: zeros(), ..Self::default() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_several_have_counted_adds_up() {
-        let (shard, dispatcher) = (Tally::of_shard(2), Tally::default());
-        shard.sessions_of[1].add(3);
+        let (shard, dispatcher) = (Tally::default(), Tally::default());
+        shard.sessions.add(3);
         shard.ended[7].add(2);
         shard.buffers_free[0].set(9);
         shard.handshake_micros.observe(400);
@@ -387,8 +343,7 @@ mod tests {
         let mut totals = dispatcher.totals();
         totals += &shard.totals();
         totals += &shard.totals();
-        assert_eq!((totals.sessions_of[0], totals.sessions_of[1]), (0, 6));
-        assert_eq!((totals.ended[7], totals.buffers_free[0], totals.closed_at_rate), (4, 18, 5));
+        assert_eq!((totals.sessions, totals.ended[7], totals.buffers_free[0], totals.closed_at_rate), (6, 4, 18, 5));
         assert_eq!((totals.handshake_micros.count(), totals.handshake_micros.sum), (2, 800));
     }
 

@@ -7,6 +7,8 @@
 //!
 //! Invariants:
 //! - A member that has left its roster lives on in its sessions, so its name is right to the end.
+//! - A server that is described otherwise, such as with another weight, is another member with the same record: its
+//!   standing, its connections and what is known of it go on.
 //! - A member never has more places taken than it may, whatever the shards do at the same moment.
 //! - Each place that was taken is given back exactly once: when it is dropped.
 //!
@@ -108,12 +110,22 @@ impl fmt::Display for Standing {
 #[repr(align(128))]
 struct Apart<T>(T);
 
+/// A backend's number: no two that a process has or has had have the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BackendId(pub u32);
+
 /// One server of a backend.
 #[derive(Debug)]
 pub struct Member {
     server: Server,
     /// Whether it asks for a password, as shards have seen it.
     pub auth: AuthCheck,
+    record: Arc<Record>,
+}
+
+/// How a server stands and what it has to do, however it is described.
+#[derive(Debug)]
+struct Record {
     standing: AtomicU8,
     /// Held while the standing changes.
     reasons: Mutex<Reasons>,
@@ -141,21 +153,31 @@ impl Deref for Member {
 impl From<Server> for Member {
     /// A member that is up and has no connections.
     fn from(server: Server) -> Self {
-        Self {
-            server,
-            auth: AuthCheck::new(),
+        let record = Record {
             standing: AtomicU8::new(Standing::Up as u8),
             reasons: Mutex::default(),
             connections: Apart::default(),
-        }
+        };
+        Self { server, auth: AuthCheck::new(), record: Arc::new(record) }
     }
 }
 
 impl Member {
+    /// The same server, described otherwise.
+    fn described_as(&self, server: Server) -> Self {
+        Self { server, auth: self.auth.clone(), record: Arc::clone(&self.record) }
+    }
+
+    /// Whether both are one server, however it is described.
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.record, &other.record)
+    }
+
     /// Whether it gets new sessions.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        Standing::ALL[usize::from(self.standing.load(Ordering::Relaxed))]
+        Standing::ALL[usize::from(self.record.standing.load(Ordering::Relaxed))]
     }
 
     /// Says whether it gets new sessions, and `why`, in one line without secrets. For the control plane alone.
@@ -183,14 +205,22 @@ impl Member {
         }
     }
 
+    /// Nobody checks it any more: it stands as an operator has said, or up. For the control plane alone.
+    pub fn forget_checks(&self) {
+        let mut reasons = self.reasons();
+        if reasons.checked.take().is_some() && !matches!(self.standing(), Standing::Drained | Standing::Gone) {
+            self.put_in_force(&mut reasons, Standing::Up, Box::default());
+        }
+    }
+
     fn put_in_force(&self, reasons: &mut Reasons, standing: Standing, why: Box<str>) {
         // The reason first: who sees the standing and finds the reason of the one before is told nothing wrong for long.
         reasons.why = why;
-        self.standing.store(standing as u8, Ordering::Relaxed);
+        self.record.standing.store(standing as u8, Ordering::Relaxed);
     }
 
     fn reasons(&self) -> MutexGuard<'_, Reasons> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+        self.record.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its standing in words, with the reason where one was given. Never waits: while the reason is being written, it
@@ -198,7 +228,7 @@ impl Member {
     #[must_use]
     pub fn standing_in_words(&self) -> String {
         let standing = self.standing();
-        match self.reasons.try_lock() {
+        match self.record.reasons.try_lock() {
             Ok(reasons) if !reasons.why.is_empty() => format!("{standing}: {}", reasons.why),
             Ok(_) | Err(_) => standing.to_string(),
         }
@@ -207,7 +237,7 @@ impl Member {
     /// Connections to it that are open or being opened, from all shards.
     #[must_use]
     pub fn connections(&self) -> u32 {
-        self.connections.0.load(Ordering::Relaxed)
+        self.record.connections.0.load(Ordering::Relaxed)
     }
 
     /// Whether a place can be taken, unless another shard is faster.
@@ -227,7 +257,7 @@ impl Place {
     pub fn take(member: &Arc<Member>) -> Option<Self> {
         let max = member.connections_max.unwrap_or(u32::MAX);
         let one_more = |connections: u32| (connections < max).then(|| connections + 1);
-        let cell = &member.connections.0;
+        let cell = &member.record.connections.0;
         let taken = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         taken.is_ok().then(|| Self(Arc::clone(member)))
     }
@@ -241,7 +271,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.record.connections.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -272,15 +302,30 @@ impl FromIterator<Server> for Roster {
 
 impl Roster {
     /// A snapshot of `servers` that keeps the members which are there already, with their standings and connections.
-    /// One whose server is described otherwise is another member.
+    /// One whose server is described otherwise is another member with the same record.
     #[must_use]
     pub fn with(&self, servers: impl IntoIterator<Item = Server>) -> Self {
-        let mut kept: Vec<Option<&Arc<Member>>> = self.iter().map(Some).collect();
-        let members = servers.into_iter().map(|server| {
-            let same = kept.iter_mut().find(|member| member.is_some_and(|member| member.server == server));
-            same.and_then(Option::take).map_or_else(|| Arc::new(Member::from(server)), Arc::clone)
+        let mut left: Vec<Option<&Arc<Member>>> = self.iter().map(Some).collect();
+        let mut take = |fits: &dyn Fn(&Member) -> bool| {
+            left.iter_mut().find(|member| member.is_some_and(|member| fits(member))).and_then(Option::take)
+        };
+        // First those that stay as they are, so that none of them is taken for another at its address.
+        let servers: Vec<Server> = servers.into_iter().collect();
+        let kept: Vec<_> = servers.iter().map(|server| take(&|member| member.server == *server)).collect();
+        let members = servers.into_iter().zip(kept).map(|(server, kept)| match kept {
+            Some(member) => Arc::clone(member),
+            None => Arc::new(match take(&|member| member.address == server.address) {
+                Some(member) => member.described_as(server),
+                None => Member::from(server),
+            }),
         });
         members.collect::<Vec<_>>().into()
+    }
+
+    /// Whether both are the same snapshot.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -370,6 +415,21 @@ mod tests {
         let kept = |new: usize, old: usize| Arc::ptr_eq(&after[new], &before[old]);
         assert!(kept(0, 2) && !kept(1, 1) && !kept(2, 0));
         assert_eq!((after.len(), after[0].standing(), after[2].weight), (3, Standing::Drained, 7));
+    }
+
+    #[test]
+    fn a_server_that_is_described_otherwise_goes_on_with_its_connections_and_its_standing() {
+        let before: Roster = [server(1), server(2)].into_iter().collect();
+        before[1].set_checked_standing(Standing::Down, "refused");
+        let place = Place::take(&before[1]);
+        let after = before.with([Server { weight: 7, connections_max: Some(1), ..server(2) }]);
+        assert!(after[0].is_same_server(&before[1]) && !after[0].is_same_server(&before[0]));
+        assert_eq!((&*after[0].standing_in_words(), after[0].connections()), ("down: refused", 1));
+        assert!(Place::take(&after[0]).is_none());
+        drop(place);
+        assert_eq!((after[0].connections(), Place::take(&after[0]).is_some()), (0, true));
+        after[0].forget_checks();
+        assert_eq!(before[1].standing_in_words(), "up");
     }
 
     #[test]

@@ -19,7 +19,6 @@ mod succession;
 mod supervision;
 
 use std::mem;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -35,24 +34,29 @@ pub use self::start_error::StartError;
 
 use self::blueprint::Blueprint;
 use self::listener_tls::{Common, LastingSecret};
+use self::plans::Plans;
+use self::sockets::{ListenerSocket, Sockets};
 use self::starting::{Starting, start_dispatcher};
 use self::supervision::{Ends, supervise};
-use crate::config::{Config, Keyring, Machine, TlsFiles};
+use crate::config::{Config, Keyring, Listener, Machine, TlsFiles};
 use crate::control::admin::{Admin, AdminSocket, Watched, WatchedShard, Way};
 use crate::control::{
-    self, Ending, Heartbeat, Logging, Notifier, Orders, Plane, Reload, Rosters, ShownCertificate, health,
+    self, Ending, Heartbeat, Hold, InForce, Logging, Notifier, Orders, Plane, Reload, Rosters, Running,
+    RunningListener, ShownCertificate, health,
 };
 use crate::dispatcher::{self, Command};
 use crate::events::{EventReceiver, events};
 use crate::io::uring::probe;
 use crate::io::{Confinement, Fd, sys};
+use crate::ledger::Ledger;
 use crate::mailbox::{Doorbell, mailbox};
 use crate::metrics::Tally;
 use crate::pulse::Pulse;
-use crate::roster::Roster;
+use crate::roster::BackendId;
 use crate::roster::waiting::Waiting;
+use crate::shard::Order;
 use crate::takeover::Predecessor;
-use crate::tls::Credentials;
+use crate::tls::{Credentials, Identity};
 
 /// Events that may wait for the control plane, per thread.
 const EVENTS: usize = 8192;
@@ -77,7 +81,7 @@ pub fn run(
         .map_err(error)
     });
     let socket = socket.transpose()?;
-    let certificates = shown_certificates(keyring.listeners.iter().map(Option::as_ref));
+    let certificates = shown_certificates(config, &keyring);
     let data_plane = DataPlane::start(config, keyring, predecessor.as_mut())?;
     if let Confinement::Refused(errno) = data_plane.confinement {
         warn!(target: "ringwall::server", %errno, "the kernel does not restrict the rings to the operations in use");
@@ -88,11 +92,12 @@ pub fn run(
         config,
         predecessor,
         socket.as_ref(),
-        &data_plane.sockets,
+        data_plane.sockets.clone(),
         data_plane.lasting_secret.clone(),
     )?;
-    let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(config), way });
-    let (drain, stop, ask) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands);
+    let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(), way });
+    let (drain, stop, tell) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands.clone());
+    let (ask, shards) = (data_plane.commands, data_plane.shards.len());
     let pulses = data_plane.pulses.clone();
     let heartbeat = Heartbeat {
         pulses: data_plane.pulses,
@@ -105,14 +110,17 @@ pub fn run(
         // A dispatcher that takes no more commands is about to end.
         drain: Box::new(move |timeout| drop(drain.send(Command::Drain { timeout }))),
         stop: Box::new(move || drop(stop.send(Command::Stop))),
+        tell_reached: Box::new(move |tells| {
+            let order = |(shard, ())| Command::Pass(shard, Order::TellReached(tells));
+            (0..).zip(std::iter::repeat_n((), shards)).map(order).for_each(|order| drop(tell.send_in_turn(order)));
+        }),
     };
     let mut reloader = data_plane.reloader;
     let reload = Reload { files: TlsFiles::of(config), run: Box::new(move |cause| reloader.reload(cause)) };
     let plane = Plane {
-        config,
+        in_force: data_plane.in_force,
         logging,
         notifier,
-        listening: data_plane.listening,
         events: data_plane.events,
         doorbell: data_plane.doorbell,
         wake: data_plane.wake,
@@ -133,10 +141,10 @@ pub fn run(
 /// The running shards and dispatcher, and what leads to them.
 #[derive(Debug)]
 pub struct DataPlane {
-    /// Where each listener really listens.
-    pub listening: Vec<SocketAddr>,
+    /// What it does.
+    pub in_force: InForce,
     /// The listeners' sockets, which are the dispatcher's until it is told to drain.
-    pub sockets: Vec<Fd>,
+    sockets: Sockets,
     /// What whoever takes over resumes sessions with.
     lasting_secret: LastingSecret,
     /// Whether the rings are held to the operations in use.
@@ -153,8 +161,6 @@ pub struct DataPlane {
     pub rosters: Arc<Rosters>,
     /// What to find out about the servers, and how.
     pub checks: health::Plan,
-    /// The sessions that wait for a place at a server, by backend.
-    pub waiting: Vec<Arc<Waiting>>,
     /// Signs of life, as [`Command::Ping`] asks for them: of the shards in their order, then of the dispatcher.
     pub pulses: Vec<Pulse>,
     /// What has other credentials used.
@@ -183,13 +189,18 @@ impl DataPlane {
         let common = Common::new(config, secret)?;
         let lasting_secret = common.lasting_secret();
         check_sources(config)?;
-        let rosters: Vec<Roster> = config.backends.iter().map(|backend| backend.servers().collect()).collect();
+        let holds = first_holds(config);
+        checks::hold_back(config, &holds);
         let secrets = mem::take(&mut keyring.checks);
-        let blueprint = Arc::new(Blueprint::of(config, &rosters, keyring, &common));
-        let checks = checks::plan(config, secrets, &blueprint.backends, &rosters)?;
-        let waiting = blueprint.backends.iter().map(|backend| Arc::clone(backend.waiting())).collect();
-        let (sockets, listening) = sockets::open(config, &blueprint.listeners, predecessor)?;
-        let listening_sockets = sockets.clone();
+        let ledgers = (0..).zip(&config.listeners);
+        let ledgers = ledgers.map(|(number, listener)| Ledger::new(number, &listener.name, config.runtime.cores.len()));
+        let ledgers: Vec<_> = ledgers.collect();
+        let identities: Vec<_> = holds.iter().map(plans::Identity::from).collect();
+        let plans = Plans::of(config, keyring, &common, &ledgers, &identities);
+        let checks = checks::plans(config, secrets, &plans.backends, holds.iter().map(Hold::tenure))?;
+        let sockets = sockets::open(config, &plans.listeners, predecessor)?;
+        let listeners = dispatcher_listeners(config, &sockets, &ledgers);
+        let blueprint = Arc::new(Blueprint::of(config, plans, &holds));
 
         let wake = sys::eventfd()?;
         let doorbell = Doorbell::new();
@@ -225,22 +236,20 @@ impl DataPlane {
             events: sender,
             tally: Arc::clone(&dispatcher_tally),
         };
-        let limits = config.listeners.iter().map(|listener| listener.admission.limits());
-        let listeners = sockets.into_iter().zip(limits);
-        let listeners = listeners.map(|(socket, limits)| dispatcher::Listener { socket, limits }).collect();
         let pulse = Pulse::new("dispatcher");
         pulses.push(pulse.clone());
         start_dispatcher(config, listeners, ports, links, dispatcher_rings, Ends { sender: end_sender, pulse })?;
         let commands = Commands::new(commands, far);
         let ended = supervise(tallies, ends, commands.clone())?;
-        let reloader = Reloader::new(config, common, commands.clone());
-        let names = config.backends.iter().map(|backend| backend.name.clone());
         let way = commands.clone();
-        let rosters = Arc::new(Rosters::new(names.zip(rosters), move |command| way.send_in_turn(command)));
+        let rosters = Arc::new(Rosters::new(holds, move |command| way.send_in_turn(command)));
+        let in_force = InForce::new(running(config, &sockets, ledgers));
+        let sockets = Sockets::new(sockets);
+        let reloader = Reloader::new(in_force.clone(), Arc::clone(&rosters), sockets.clone(), common);
         let dispatcher = dispatcher_tally;
         Ok(Self {
-            listening,
-            sockets: listening_sockets,
+            in_force,
+            sockets,
             lasting_secret,
             confinement,
             events: receivers,
@@ -248,8 +257,7 @@ impl DataPlane {
             wake,
             commands,
             rosters,
-            checks,
-            waiting,
+            checks: health::Plan::new(checks),
             pulses,
             reloader,
             shards,
@@ -259,13 +267,11 @@ impl DataPlane {
     }
 
     /// What administrators are shown.
-    fn watched(&self, config: &Config) -> Watched {
+    fn watched(&self) -> Watched {
         Watched {
-            config: Arc::new(config.clone()),
-            listening: self.listening.clone(),
+            in_force: self.in_force.clone(),
             rosters: Arc::clone(&self.rosters),
             checks: Arc::clone(&self.checks.status),
-            waiting: self.waiting.clone(),
             shards: self.shards.clone(),
             dispatcher: Arc::clone(&self.dispatcher),
             kernel: control::kernel_release(),
@@ -274,12 +280,33 @@ impl DataPlane {
 }
 
 /// What is to be known of the certificates that clients are shown.
-fn shown_certificates<'c>(credentials: impl Iterator<Item = Option<&'c Credentials>>) -> Vec<ShownCertificate> {
-    let of_listener = |(listener, credentials): (usize, Option<&'c Credentials>)| {
-        let identities = credentials.into_iter().flat_map(|credentials| &credentials.identities);
-        identities.map(move |identity| ShownCertificate { listener, facts: identity.facts() })
+fn shown_certificates(config: &Config, keyring: &Keyring) -> Vec<ShownCertificate> {
+    let of_listener = |(listener, credentials): (&Listener, &Option<Credentials>)| {
+        let identities = credentials.iter().flat_map(|credentials| &credentials.identities);
+        let shown = |identity: &Identity| ShownCertificate { listener: listener.name.clone(), facts: identity.facts() };
+        identities.map(shown).collect::<Vec<_>>()
     };
-    credentials.enumerate().flat_map(of_listener).collect()
+    config.listeners.iter().zip(&keyring.listeners).flat_map(of_listener).collect()
+}
+
+/// What is in force from the start.
+fn running(config: &Config, sockets: &[ListenerSocket], ledgers: Vec<Arc<Ledger>>) -> Running {
+    let listeners = sockets.iter().zip(ledgers);
+    let listeners = listeners.map(|(socket, ledger)| RunningListener { address: socket.address, ledger });
+    Running { config: Arc::new(config.clone()), listeners: listeners.collect(), left: Vec::new() }
+}
+
+/// The listeners as the dispatcher is told of them.
+fn dispatcher_listeners(
+    config: &Config,
+    sockets: &[ListenerSocket],
+    ledgers: &[Arc<Ledger>],
+) -> Vec<dispatcher::Listener> {
+    let listeners = config.listeners.iter().zip(sockets).zip(ledgers).map(|((listener, socket), ledger)| {
+        let (ledger, limits) = (Arc::clone(ledger), listener.admission.limits());
+        dispatcher::Listener { ledger, socket: socket.socket, backlog: socket.backlog, limits }
+    });
+    listeners.collect()
 }
 
 /// Whether all `source_addresses` are of this machine; one that is not would be found out by the first client only.
@@ -294,4 +321,13 @@ pub fn check_sources(config: &Config) -> Result<(), StartError> {
         }
     }
     Ok(())
+}
+
+/// The backends as they are at the start.
+fn first_holds(config: &Config) -> Vec<Hold> {
+    let holds = (0..).zip(&config.backends).map(|(number, backend)| {
+        let waiting = Arc::new(Waiting::new(backend.queue_max, config.runtime.cores.len()));
+        Hold::new(BackendId(number), (*backend.name).into(), waiting, backend.servers().collect())
+    });
+    holds.collect()
 }

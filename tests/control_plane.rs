@@ -11,15 +11,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ringwall::config::{Config, Machine, TlsFiles};
+use ringwall::config::{Changes, Config, Machine, Named, TlsFiles};
 use ringwall::control::{
-    Cause, Ending, Heartbeat, LogFilter, LogOutput, Logging, Notifier, Orders, Plane, Reload, Reloaded, Rosters,
-    Signal, Takeover, health, run_obeying,
+    Cause, Ending, Heartbeat, Hold, InForce, LogFilter, LogOutput, Logging, Notifier, Orders, Plane, Reload, Reloaded,
+    Rosters, Running, RunningListener, Signal, Takeover, health, run_obeying,
 };
 use ringwall::events::{CloseRecord, Denial, Event, EventSender, events};
 use ringwall::io::{Address, Errno, Fd};
+use ringwall::ledger::Ledger;
 use ringwall::mailbox::Doorbell;
-use ringwall::roster::{Member, Server};
+use ringwall::roster::waiting::Waiting;
+use ringwall::roster::{BackendId, Member, Server};
 use ringwall::tls::Summary;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{getpid, kill_process};
@@ -111,26 +113,32 @@ impl World {
         let (causes_there, causes) = channel();
         let (reloads, reloads_there) = channel();
 
-        let rosters = config.backends.iter().map(|backend| (backend.name.clone(), backend.servers().collect()));
-        let rosters = Rosters::new(rosters, |_| Ok(()));
+        let holds = (0..).zip(&config.backends).map(|(number, backend)| {
+            let (id, name, waiting) = (BackendId(number), (*backend.name).into(), Arc::new(Waiting::new(1, 1)));
+            Hold::new(id, name, waiting, backend.servers().collect())
+        });
+        let rosters = Rosters::new(holds, |_| Ok(()));
+        let listeners = vec![RunningListener { address: ([127, 0, 0, 1], 6380).into(), ledger: ledger() }];
+        let in_force = InForce::new(Running { config: Arc::new(config), listeners, left: Vec::new() });
         // What a name leads to at start is not what it leads to later.
         let later = Machine { resolve: |_, port| Ok(vec![SocketAddr::from(([192, 0, 2, 2], port))]), ..machine };
         let thread = thread::spawn(move || {
             let filter = filter.map(|filter| LogFilter::parse(filter).expect("a filter"));
+            let config = Arc::clone(&in_force.read().config);
             let logging = Logging::start(&config.log, filter, LogOutput::stream(Lines(lines_there))).expect("a log");
             let stop = orders_there.clone();
             run(
                 Plane {
-                    config: &config,
+                    in_force,
                     logging: &logging,
                     notifier,
-                    listening: vec![SocketAddr::from(([127, 0, 0, 1], 6380))],
                     events: vec![receiver],
                     doorbell,
                     wake,
                     orders: Orders {
                         drain: Box::new(move |deadline| orders_there.send(Order::Drain(deadline)).expect("a test")),
                         stop: Box::new(move || stop.send(Order::Stop).expect("a test")),
+                        tell_reached: Box::new(|_| {}),
                     },
                     rosters: Arc::new(rosters),
                     machine: later,
@@ -202,6 +210,11 @@ impl World {
     }
 }
 
+/// Of the one listener.
+fn ledger() -> Arc<Ledger> {
+    Ledger::new(0, "public", 2)
+}
+
 fn server(address: Address) -> Arc<Member> {
     Arc::new(Server::at(address).into())
 }
@@ -210,7 +223,8 @@ fn record() -> CloseRecord {
     CloseRecord {
         client: Some(SocketAddr::from(([192, 0, 2, 7], 50_000))),
         proxy: None,
-        listener: 0,
+        listener: ledger(),
+        backend: "valkey".into(),
         is_multiplexed: false,
         shard: 1,
         server: Some(server(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 6379))))),
@@ -328,37 +342,37 @@ fn what_an_operator_should_know_is_a_line_each() {
     let client = Some(SocketAddr::from(([192, 0, 2, 7], 50_000)));
     for (event, line) in [
         (
-            Event::AcceptPaused { listener: 0, errno: Errno(24) },
+            Event::AcceptPaused { listener: ledger(), errno: Errno(24) },
             "WARN accepting paused until the system gives file descriptors and memory again listener=public \
              error=Too many open files (os error 24)",
         ),
-        (Event::AcceptResumed { listener: 0 }, "INFO accepting again listener=public"),
+        (Event::AcceptResumed { listener: ledger() }, "INFO accepting again listener=public"),
         (
-            Event::Stalled { listener: 0, client, pending: Duration::from_secs(5) },
+            Event::Stalled { listener: ledger(), client, pending: Duration::from_secs(5) },
             "WARN session stalled: neither side reads client=192.0.2.7:50000 listener=public pending_ms=5000.0",
         ),
         (
-            Event::Denied { listener: 0, why: Denial::Network, refused: 0, closed: 3, client },
+            Event::Denied { listener: ledger(), why: Denial::Network, refused: 0, closed: 3, client },
             "WARN clients denied: they come from networks that the listener's allow or deny keeps out listener=public \
              clients=3 last=192.0.2.7:50000",
         ),
         (
-            Event::Denied { listener: 0, why: Denial::HandshakeRate, refused: 0, closed: 40, client: None },
+            Event::Denied { listener: ledger(), why: Denial::HandshakeRate, refused: 0, closed: 40, client: None },
             "WARN clients refused: they come faster than handshake_rate or handshake_rate_per_source allows \
              listener=public clients=40",
         ),
         (
-            Event::Denied { listener: 0, why: Denial::ConnectionRate, refused: 2, closed: 1, client },
+            Event::Denied { listener: ledger(), why: Denial::ConnectionRate, refused: 2, closed: 1, client },
             "WARN clients refused: they come faster than connection_rate or connection_rate_per_source allows \
              listener=public refused=2 closed=1 last=192.0.2.7:50000",
         ),
         (
-            Event::Denied { listener: 0, why: Denial::SourceConnections, refused: 2, closed: 0, client },
+            Event::Denied { listener: ledger(), why: Denial::SourceConnections, refused: 2, closed: 0, client },
             "WARN clients refused: the listener's max_connections_per_source is reached listener=public refused=2 \
              closed=0 last=192.0.2.7:50000",
         ),
         (
-            Event::Denied { listener: 0, why: Denial::Connections, refused: 64, closed: 136, client: None },
+            Event::Denied { listener: ledger(), why: Denial::Connections, refused: 64, closed: 136, client: None },
             "WARN clients refused: limits.max_connections or the listener's own max_connections is reached \
              listener=public refused=64 closed=136",
         ),
@@ -507,11 +521,18 @@ fn a_signal_reloads_and_log_and_service_manager_are_told_how_it_went() {
     };
     reloading(&world);
     let files = TlsFiles { files: vec![PathBuf::from("a.crt"), PathBuf::from("a.key")], folders: vec![] };
-    let (warnings, not_taken) = (vec!["f.toml:4: odd".to_owned()], vec!["limits.x".to_owned(), "log.y".to_owned()]);
-    world.reloads.send(Ok(Reloaded { files, warnings, not_taken, certificates: Vec::new() })).unwrap();
+    let warnings = vec!["f.toml:4: odd".to_owned()];
+    let listeners =
+        Named { added: vec!["new".into(), "other".into()], changed: vec!["public".into()], ..Named::default() };
+    let backends = Named { removed: vec!["old".into()], ..Named::default() };
+    let changes = Some(Changes { listeners, backends, sections: vec!["limits", "admin"] });
+    world.reloads.send(Ok(Reloaded { files, warnings, changes, ..Reloaded::default() })).unwrap();
     assert_eq!(world.line(), "WARN f.toml:4: odd");
-    assert_eq!(world.line(), "WARN keys have changed that no reload takes: they take a restart keys=limits.x, log.y");
-    assert_eq!(world.line(), "INFO reloaded cause=SIGHUP files=2 folders=0 reloads=1");
+    assert_eq!(
+        world.line(),
+        "INFO reloaded cause=SIGHUP changes=listeners added: new, other; listeners changed: public; backends removed: old; \
+         changed: limits, admin files=2 folders=0 reloads=1"
+    );
     assert_eq!(world.told_manager(), "READY=1\nSTATUS=serving, listeners: 1, shards: 2; reloaded\n");
 
     reloading(&world);

@@ -31,6 +31,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("tls", 10),
     ("wire", 10),
     ("mailbox", 20),
+    ("ledger", 20),
     ("load", 20),
     ("roster", 20),
     ("pulse", 20),

@@ -58,7 +58,7 @@ pub enum Question {
         /// error, warn, info, debug, trace, or filters as in RINGWALL_LOG
         level: String,
     },
-    /// Read certificates and what belongs to them again, as SIGHUP does, and wait for the result
+    /// Read the configuration and all its files again, as SIGHUP does, and wait for the result
     Reload,
     /// All metrics, as Prometheus reads them
     Metrics,

@@ -15,8 +15,8 @@ Drain: accept nothing more, end each connection once it is owed nothing, and all
 second one ends at once.
 .TP
 SIGHUP
-Read certificates, keys and what belongs to them again, and what the configuration says of TLS. When something is wrong,
-all stays as it was.
+Read the configuration and all files that it names again, and go over to them: listeners and backends come, go and change,
+and connections stay unless theirs is gone. When something is wrong, all stays as it was.
 .TP
 SIGUSR1
 Go on logging in the file that has the name of log.target now, for logrotate. Nothing where the log is no file.

@@ -1,95 +1,97 @@
-//! Which keys two texts of the configuration do not have in common.
+//! What one configuration has that another has not: what a reload tells of itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use toml::{Table, Value};
+use super::{Backend, Config, Listener};
 
-use super::error::Source;
-
-/// Keys that a reload takes: how listeners and backends speak TLS, but not which name each server is asked for.
-fn is_taken(key: &str) -> bool {
-    let of_backend = key.starts_with("backend.tls") && key != "backend.tls.server_name";
-    key.starts_with("listener.tls") || of_backend
+/// What has changed from one configuration to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Of the listeners.
+    pub listeners: Named,
+    /// Of the backends.
+    pub backends: Named,
+    /// Other tables that are not as they were.
+    pub sections: Vec<&'static str>,
 }
 
-/// The names of the keys that no reload takes and whose values differ, as messages give them, each once. Both texts
-/// have been parsed before.
-pub(super) fn changed_keys(before: &Source, after: &Source) -> Vec<String> {
-    let (before, after) = (values(before), values(after));
-    let either: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let changed = either.into_iter().filter(|&place| before.get(place) != after.get(place));
-    let keys: BTreeSet<_> = changed.map(|place| place.key.as_str()).collect();
-    keys.into_iter().filter(|key| !is_taken(key)).map(ToOwned::to_owned).collect()
+/// What has come, gone, or is another under the same name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Names that were not there before.
+    pub added: Vec<Box<str>>,
+    /// Names that are there no more.
+    pub removed: Vec<Box<str>>,
+    /// Names that stand for something else.
+    pub changed: Vec<Box<str>>,
 }
 
-/// Where a value stands: its key, and which one of each list of tables around it.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Default)]
-struct Place {
-    key: String,
-    positions: Vec<usize>,
-}
-
-fn values(source: &Source) -> BTreeMap<Place, String> {
-    let mut found = BTreeMap::new();
-    if let Ok(table) = source.text().parse::<Table>() {
-        gather(&Value::Table(table), Place::default(), &mut found);
-    }
-    found
-}
-
-fn gather(value: &Value, place: Place, found: &mut BTreeMap<Place, String>) {
-    match value {
-        Value::Table(table) => {
-            for (name, value) in table {
-                let key = if place.key.is_empty() { name.clone() } else { format!("{}.{name}", place.key) };
-                gather(value, Place { key, positions: place.positions.clone() }, found);
-            }
-        }
-        Value::Array(items) if items.iter().any(Value::is_table) => {
-            for (position, item) in items.iter().enumerate() {
-                let positions = [&place.positions[..], &[position]].concat();
-                gather(item, Place { key: place.key.clone(), positions }, found);
-            }
-        }
-        Value::Array(_)
-        | Value::String(_)
-        | Value::Integer(_)
-        | Value::Float(_)
-        | Value::Boolean(_)
-        | Value::Datetime(_) => {
-            found.insert(place, value.to_string());
+impl Changes {
+    /// From one configuration to the next.
+    #[must_use]
+    pub fn between(before: &Config, after: &Config) -> Self {
+        let same = |one: &Listener, other: &Listener| {
+            let backends = (&before.backends[one.backend].name, &after.backends[other.backend].name);
+            backends.0 == backends.1
+                && Listener { backend: 0, ..one.clone() } == Listener { backend: 0, ..other.clone() }
+        };
+        let sections = [
+            ("limits", before.limits != after.limits),
+            ("security", before.security != after.security),
+            ("coalesce", before.coalesce != after.coalesce),
+            ("log", before.log != after.log),
+            ("admin", before.admin != after.admin),
+        ];
+        Self {
+            listeners: Named::between(&before.listeners, &after.listeners, |listener| &listener.name, same),
+            backends: Named::between(&before.backends, &after.backends, |backend| &backend.name, Backend::eq),
+            sections: sections.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect(),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
+impl Named {
+    fn between<T>(before: &[T], after: &[T], name: fn(&T) -> &Box<str>, same: impl Fn(&T, &T) -> bool) -> Self {
+        let mut named = Self::default();
+        for new in after {
+            match before.iter().find(|old| name(old) == name(new)) {
+                None => named.added.push(name(new).clone()),
+                Some(old) if !same(old, new) => named.changed.push(name(new).clone()),
+                Some(_) => {}
+            }
+        }
+        let is_gone = |old: &&T| !after.iter().any(|new| name(new) == name(old));
+        named.removed = before.iter().filter(is_gone).map(|old| name(old).clone()).collect();
+        named
+    }
 
-    use super::*;
+    /// Whether all is as it was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
 
-    #[test]
-    fn keys_that_differ_are_named_once_and_those_of_tls_not_at_all() {
-        let source = |text: &str| Source::new(Path::new("f.toml"), text.as_bytes()).unwrap();
-        let before = source(
-            "[[listener]]\nname = \"a\"\nmax_connections = 5\ntls = { certificate = \"a\" }\n[[listener]]\nname = \"b\"\n\
-             [limits]\nidle_timeout = \"1s\"\n[coalesce]\nbytes = 1024 # same\n",
-        );
-        let after = source(
-            "[[listener]]\nname = \"a\"\n[listener.tls]\ncertificate = \"b\"\nstrict_sni = true\n\
-             [[listener]]\nname = \"b\"\nmax_connections = 5\n\
-             [[backend]]\nname = \"b\"\ntls = { ca = \"new\", server_name = \"c\" }\n[limits]\nidle_timeout = \"2s\"\n[coalesce]\nbytes = 1024\n[log]\nsessions = true\n",
-        );
-        assert_eq!(
-            changed_keys(&before, &after),
-            [
-                "backend.name",
-                "backend.tls.server_name",
-                "limits.idle_timeout",
-                "listener.max_connections",
-                "log.sessions"
-            ]
-        );
-        assert_eq!(changed_keys(&before, &before), [""; 0]);
+impl fmt::Display for Changes {
+    /// In one line: "listeners added: a, b; backends changed: c; changed: limits".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        let mut tell = |what: &str, names: &[&str]| {
+            if names.is_empty() {
+                return Ok(());
+            }
+            write!(f, "{separator}{what}: {}", names.join(", "))?;
+            separator = "; ";
+            Ok(())
+        };
+        for (whose, Named { added, removed, changed }) in [("listeners", &self.listeners), ("backends", &self.backends)]
+        {
+            for (how, names) in [("added", added), ("removed", removed), ("changed", changed)] {
+                let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+                tell(&format!("{whose} {how}"), &names)?;
+            }
+        }
+        tell("changed", &self.sections)?;
+        if separator.is_empty() { f.write_str("none") } else { Ok(()) }
     }
 }

@@ -19,6 +19,7 @@ mod client_auth;
 mod credential;
 mod duration;
 mod error;
+mod fixed;
 mod health_check;
 mod limits;
 mod listener;
@@ -28,7 +29,7 @@ mod multiplex;
 mod network;
 mod policy;
 mod raw;
-mod reload;
+
 mod runtime;
 mod section;
 mod security;
@@ -37,6 +38,7 @@ mod server;
 mod session_limits;
 mod size;
 mod tls;
+mod tls_files;
 mod value;
 mod warnings;
 
@@ -49,6 +51,7 @@ pub use self::admin::Admin;
 pub use self::admission::Admission;
 pub use self::backend::Backend;
 pub use self::backend_tls::BackendTls;
+pub use self::changes::{Changes, Named};
 pub use self::check_secrets::CheckSecrets;
 pub use self::error::ConfigError;
 pub use self::health_check::{CheckKind, HealthCheck, Login, OnDemotion, WantedRole};
@@ -57,13 +60,13 @@ pub use self::listener::{Listener, Unreachable};
 pub use self::listener_edge::{ListenerEdge, User};
 pub use self::machine::{Machine, raise_open_files};
 pub use self::multiplex::Multiplex;
-pub use self::reload::{ReloadSource, Reread, TlsFiles};
 pub use self::runtime::Runtime;
 pub use self::security::Security;
 pub use self::sentinel::Sentinel;
 pub use self::server::Entry;
 pub use self::session_limits::SessionLimits;
 pub use self::tls::{Pair, Tls};
+pub use self::tls_files::TlsFiles;
 pub use crate::roster::Server;
 
 pub use self::duration::{parse as parse_duration, show as show_duration};
@@ -105,6 +108,8 @@ pub struct Config {
     /// Listeners that strangers can reach without a certificate, each one line that names file and line: what their
     /// servers are like is known only once they are asked.
     pub to_be_probed: Vec<String>,
+    /// Whether `limits.max_connections` is written, and not made to fit the machine.
+    connections_written: bool,
     /// What it was read from.
     source: Arc<Source>,
 }
@@ -198,24 +203,49 @@ impl Config {
         let source = Arc::new(Source::read(file)?);
         let raw = raw::parse(&source)?;
         let mut config = resolve(&source, &raw, machine)?;
+        let (keyring, warnings) = config.load_keyring(&raw)?;
+        config.warnings.extend(warnings);
+        Ok((config, keyring))
+    }
+
+    /// Reads its file again, as it is by now.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Config::load`].
+    pub fn load_again(&self, machine: &Machine) -> Result<(Self, Keyring), ConfigError> {
+        Self::load(self.source.file(), machine)
+    }
+
+    /// Reads again the files that it names, whatever its own file holds meanwhile; also what is allowed there and probably
+    /// not meant.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with one of them.
+    pub fn load_files_again(&self) -> Result<(Keyring, Vec<String>), ConfigError> {
+        self.load_keyring(&raw::parse(&self.source)?)
+    }
+
+    /// Reads the files that it names in `raw`, which it was made of.
+    fn load_keyring(&self, raw: &RawConfig) -> Result<(Keyring, Vec<String>), ConfigError> {
+        let (source, security, mut warnings) = (&self.source, self.security, Vec::new());
         let (mut listeners, mut backends, mut passwords, mut checks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (listener, raw) in config.listeners.iter().zip(&raw.listener) {
+        for (listener, raw) in self.listeners.iter().zip(&raw.listener) {
             let tls = listener.tls.as_ref().zip(raw.get_ref().tls.as_ref());
-            let load = |(tls, raw)| tls::load_credentials(&source, tls, raw, config.security, &mut config.warnings);
+            let load = |(tls, raw)| tls::load_credentials(source, tls, raw, security, &mut warnings);
             listeners.push(tls.map(load).transpose()?);
             let (users, tables) = (&listener.edge.users, &raw.get_ref().user);
-            let (security, warnings) = (config.security, &mut config.warnings);
-            passwords.push(listener_edge::load_passwords(&source, users, tables, security, warnings)?);
+            passwords.push(listener_edge::load_passwords(source, users, tables, security, &mut warnings)?);
         }
-        for (backend, raw) in config.backends.iter().zip(&raw.backend) {
+        for (backend, raw) in self.backends.iter().zip(&raw.backend) {
             let tls = backend.tls.as_ref().zip(raw.get_ref().tls.as_ref());
-            let (security, warnings) = (config.security, &mut config.warnings);
-            let section = Section { source: &source, name: "backend.tls" };
-            let load = |(tls, raw)| load_backend_credentials(&section, tls, raw, security, warnings);
+            let section = Section { source, name: "backend.tls" };
+            let load = |(tls, raw)| load_backend_credentials(&section, tls, raw, security, &mut warnings);
             backends.push(tls.map(load).transpose()?);
-            checks.push(CheckSecrets::load(&source, backend, raw.get_ref(), security, &mut config.warnings)?);
+            checks.push(CheckSecrets::load(source, backend, raw.get_ref(), security, &mut warnings)?);
         }
-        Ok((config, Keyring { listeners, backends, passwords, checks }))
+        Ok((Keyring { listeners, backends, passwords, checks }, warnings))
     }
 
     /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text
@@ -290,6 +320,7 @@ fn resolve(source: &Arc<Source>, raw: &RawConfig, machine: &Machine) -> Result<C
         admin,
         key_log,
         warnings,
+        connections_written: raw.limits.max_connections.is_some(),
         source: Arc::clone(source),
     };
     config.warnings.extend(warnings::of(source, raw, &config));

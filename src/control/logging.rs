@@ -1,5 +1,6 @@
 //! Sets up tracing: which lines, in which form, and where they go.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 
@@ -59,6 +60,11 @@ impl LogFilter {
         Ok(Self(targets))
     }
 
+    /// Of a level for everything.
+    fn of(wanted: LogLevel) -> Self {
+        Self(Targets::new().with_target(TARGET_PREFIX, level(wanted)))
+    }
+
     /// Whether the line of [`Event::Reached`](crate::events::Event::Reached) is written.
     pub(super) fn tells_reached(&self) -> bool {
         self.0.would_enable("ringwall::session", &Level::DEBUG)
@@ -103,6 +109,8 @@ impl std::error::Error for LogFilterError {}
 pub struct Logging {
     queue: LogQueue,
     levels: LogLevels,
+    /// What the configuration says, where it has a say.
+    configured: Cell<Option<LogLevel>>,
     _default: dispatcher::DefaultGuard,
 }
 
@@ -113,8 +121,8 @@ impl Logging {
     ///
     /// When no thread can be had for writing.
     pub fn start(log: &Log, filter: Option<LogFilter>, output: LogOutput) -> io::Result<Self> {
-        let LogFilter(targets) =
-            filter.unwrap_or_else(|| LogFilter(Targets::new().with_target(TARGET_PREFIX, level(log.level))));
+        let configured = Cell::new(filter.is_none().then_some(log.level));
+        let LogFilter(targets) = filter.unwrap_or_else(|| LogFilter::of(log.level));
         let is_journal = output.is_journal();
         let queue = LogQueue::start(output)?;
         let lines = layer().with_writer(queue.clone()).with_ansi(false);
@@ -127,12 +135,26 @@ impl Logging {
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(targets));
         let dispatch = Dispatch::new(subscriber);
         let default = dispatcher::set_default(&dispatch);
-        Ok(Self { queue, levels: LogLevels { handle, dispatch }, _default: default })
+        Ok(Self { queue, levels: LogLevels { handle, dispatch }, configured, _default: default })
     }
 
     /// What is logged, for others to change.
     pub(super) fn levels(&self) -> LogLevels {
         self.levels.clone()
+    }
+
+    /// Goes over to the level of another configuration, where that is another than before and no filter wins over it; what
+    /// an operator has set meanwhile stays else. Whether lines of [`Event::Reached`](crate::events::Event::Reached) are
+    /// written from here on, when it has.
+    pub(super) fn follow(&self, log: &Log) -> Option<bool> {
+        let before = self.configured.get()?;
+        if before == log.level {
+            return None;
+        }
+        self.configured.set(Some(log.level));
+        let filter = LogFilter::of(log.level);
+        let tells_reached = filter.tells_reached();
+        self.levels.set(filter).is_ok().then_some(tells_reached)
     }
 
     pub(super) const fn queue(&self) -> &LogQueue {

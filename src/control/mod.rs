@@ -9,7 +9,9 @@
 //! Read `tests/control_plane.rs` first.
 
 pub mod admin;
+mod following;
 pub mod health;
+mod in_force;
 mod inbox;
 mod journal;
 mod log_output;
@@ -30,7 +32,6 @@ mod watchdog;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,12 +41,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::{error, info, warn};
 
+pub use self::in_force::{InForce, Running, RunningListener};
 pub use self::log_output::{LogOutput, LogOutputError};
 pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
 pub use self::reload::{Cause, Reload, Reloaded};
 pub use self::report::tells_reached;
-pub use self::rosters::{NotTaken, Rosters};
+pub use self::rosters::{Hold, NotTaken, Rosters, Tenure, Wanted};
 pub use self::signals::Signal;
 pub use self::standing::ShownCertificate;
 pub use self::takeover::{READY_WITHIN, Takeover, Tell};
@@ -77,14 +79,12 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// What the control plane works with. The data plane runs already: every listener listens.
 pub struct Plane<'a> {
-    /// What the data plane was started with.
-    pub config: &'a Config,
+    /// What the data plane does.
+    pub in_force: InForce,
     /// The log of this thread.
     pub logging: &'a Logging,
     /// The way to the service manager.
     pub notifier: Notifier,
-    /// Where each listener really listens, in their order.
-    pub listening: Vec<SocketAddr>,
     /// What shards and dispatcher tell.
     pub events: Vec<EventReceiver>,
     /// The doorbell that all of `events` share.
@@ -119,6 +119,8 @@ pub struct Orders {
     pub drain: Box<dyn Fn(Duration)>,
     /// End at once.
     pub stop: Box<dyn Fn()>,
+    /// Tell from now on, or not, when a session's server is connected.
+    pub tell_reached: Box<dyn Fn(bool)>,
 }
 
 impl fmt::Debug for Orders {
@@ -168,7 +170,7 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
             let signals = signals()?;
             let inbox = Inbox::new(channels, plane.doorbell.clone(), plane.wake.try_clone()?)?;
             let reloads = Reloads::start(reload)?;
-            let resolving = Resolving::start(plane.config, &plane.machine, &plane.rosters)?;
+            let resolving = Resolving::start(&plane.in_force.read().config, &plane.machine, &plane.rosters)?;
             let watchdog = Watchdog::new(plane.notifier.patience());
             // From here on the signals of whoever commands the service are obeyed.
             let wish = match plane.takeover.succeed() {
@@ -201,7 +203,7 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
                 health,
                 watchdog,
                 changes: changes_there,
-                pacing: Pacing::new(&plane.config.log, Instant::now()),
+                pacing: Pacing::new(&plane.in_force.read().config.log, Instant::now()),
                 standing,
                 admin,
                 takeovers: Takeovers::new(),
@@ -348,8 +350,8 @@ impl Supervisor<'_, '_> {
     /// Has the data plane drain; returns how long it has to end.
     fn drain(&mut self) -> Duration {
         self.enter(Phase::Draining);
-        let Plane { config, orders, notifier, .. } = self.plane;
-        let deadline = config.limits.shutdown_timeout;
+        let Plane { in_force, orders, notifier, .. } = self.plane;
+        let deadline = in_force.read().config.limits.shutdown_timeout;
         let shown = show_duration(deadline);
         info!(target: "ringwall::control", deadline = %shown, "draining; a second signal ends at once");
         notifier.stopping(&format!("draining, at most {shown}"));
@@ -424,6 +426,10 @@ impl Supervisor<'_, '_> {
                 if cause == Cause::Tickets && result.is_ok() && self.takeovers.call_off() {
                     self.tell_takeover_failed("ticket keys were rotated, and it has those of before; order it again");
                 }
+                let result = result.map(|mut reloaded| {
+                    self.follow(&mut reloaded);
+                    reloaded
+                });
                 self.standing.update(|state| {
                     state.reloads = self.reloads.counts;
                     state.reload_failed = result.is_err();
@@ -456,12 +462,12 @@ impl Supervisor<'_, '_> {
     }
 
     fn log_batch(&mut self) -> usize {
-        let config = self.plane.config;
+        let running = self.plane.in_force.read();
         let (pacing, now) = (&mut self.pacing, Instant::now());
         self.inbox.take_batch(|event| {
             let closed = if let Event::Closed(record) = &event { Some(record.reason) } else { None };
             if closed.is_none_or(|reason| pacing.admits(reason, now)) {
-                report::log_event(config, &event);
+                report::log_event(&running.config.log, &event);
             }
         })
     }
@@ -487,23 +493,19 @@ impl Supervisor<'_, '_> {
 impl Plane<'_> {
     /// Says that the program serves, and with what.
     fn log_start(&self) {
-        let Config { listeners, backends, runtime, limits, warnings, .. } = self.config;
+        let running = self.in_force.read();
+        let Config { runtime, limits, warnings, .. } = &*running.config;
         for warning in warnings {
             warn!(target: "ringwall::config", "{warning}");
         }
-        let shown: Vec<String> = listeners
-            .iter()
-            .zip(&self.listening)
-            .map(|(listener, address)| format!("{} on {address} to {}", listener.name, backends[listener.backend].name))
-            .collect();
         info!(
             target: "ringwall::control",
             version = %env!("CARGO_PKG_VERSION"),
             kernel = %kernel_release(),
             shards = runtime.cores.len(),
-            listeners = %shown.join(", "),
+            listeners = %running.shown_listeners(),
             max_connections = limits.max_connections,
-            session_memory_max = %show_size(self.config.session_memory_max()),
+            session_memory_max = %show_size(running.config.session_memory_max()),
             shard_memory = %show_size(limits.shard_memory),
             "started"
         );
@@ -512,7 +514,8 @@ impl Plane<'_> {
 
     /// For the service manager: what this is.
     fn status(&self) -> String {
-        let Config { listeners, runtime, .. } = self.config;
+        let running = self.in_force.read();
+        let Config { listeners, runtime, .. } = &*running.config;
         format!("serving, listeners: {}, shards: {}", listeners.len(), runtime.cores.len())
     }
 
@@ -536,6 +539,6 @@ pub fn kernel_release() -> Box<str> {
 
 impl fmt::Debug for Plane<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plane").field("listening", &self.listening).finish_non_exhaustive()
+        f.debug_struct("Plane").field("in_force", &self.in_force).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
 //! The thread that reloads: it waits for a signal or for files to change, reads and checks them, and has the data plane
-//! use them.
+//! follow them.
 //!
 //! Reading may take long (a slow disk, a long revocation list), so it has a thread of its own, and the control plane goes
 //! on obeying signals. It logs nothing: what there is to say, it tells the control plane.
@@ -16,9 +16,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::ShownCertificate;
+use super::health::BackendPlan;
 use super::places::Places;
 use super::watch::Watch;
-use crate::config::TlsFiles;
+use crate::config::{Changes, TlsFiles};
 
 /// Files must have been quiet for so long: a certificate and its key are written one after the other.
 const QUIET: Duration = Duration::from_millis(100);
@@ -70,15 +71,17 @@ impl Reload {
     }
 }
 
-/// What a reload came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a reload came to. The data plane does what was read, and [`InForce`](super::InForce) says so, already.
+#[derive(Debug, Default)]
 pub struct Reloaded {
     /// What was read.
     pub files: TlsFiles,
     /// What is allowed and probably not meant.
     pub warnings: Vec<String>,
-    /// Keys that were changed and that no reload takes.
-    pub not_taken: Vec<String>,
+    /// What has changed in the configuration, where that was read again.
+    pub changes: Option<Changes>,
+    /// What to find out about the servers from here on, and how; `None`: as before.
+    pub checks: Option<Vec<BackendPlan>>,
     /// The certificates that clients are shown from here on.
     pub certificates: Vec<ShownCertificate>,
 }
@@ -87,7 +90,7 @@ pub struct Reloaded {
 #[derive(Debug)]
 pub(super) enum Progress {
     Started,
-    Finished(Cause, Result<Reloaded, String>),
+    Finished(Cause, Result<Box<Reloaded>, String>),
     /// Changes of files will not be seen: where and why.
     Unwatched(String),
 }
@@ -186,7 +189,7 @@ impl Reloading {
             self.tell(Progress::Started);
             // Before the files are read: what changes afterwards is seen.
             self.watch(&files);
-            let result = run(cause);
+            let result = run(cause).map(Box::new);
             if let Ok(reloaded) = &result
                 && reloaded.files != files
             {

@@ -8,9 +8,10 @@ use tracing::{Level, debug, enabled, error, info, warn};
 
 use super::reload::{Cause, ReloadCounts, Reloaded};
 use super::resolve::News;
-use crate::config::{Backend, Config, Listener};
+use crate::config::Log;
 use crate::events::{CloseRecord, Denial, Event};
 use crate::io::Address;
+use crate::ledger::Ledger;
 use crate::metrics::Totals;
 use crate::session::close::CloseReason;
 
@@ -22,13 +23,13 @@ pub fn tells_reached() -> bool {
 }
 
 /// Writes the line of one event.
-pub(super) fn log_event(config: &Config, event: &Event) {
+pub(super) fn log_event(log: &Log, event: &Event) {
     match event {
-        Event::Closed(record) => log_closed(config, record),
+        Event::Closed(record) => log_closed(log, record),
         Event::Reached { client, listener, shard, server, server_local_port } => debug!(
             target: "ringwall::session",
             client = client.map(display),
-            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            listener = %listener.name(),
             shard,
             server = server.as_ref().map(|server| display(&server.address)),
             server_local_port,
@@ -36,31 +37,31 @@ pub(super) fn log_event(config: &Config, event: &Event) {
         ),
         Event::AcceptPaused { listener, errno } => warn!(
             target: "ringwall::dispatcher",
-            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            listener = %listener.name(),
             error = %errno,
             "accepting paused until the system gives file descriptors and memory again"
         ),
         Event::AcceptResumed { listener } => info!(
             target: "ringwall::dispatcher",
-            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            listener = %listener.name(),
             "accepting again"
         ),
         Event::Stalled { client, listener, pending } => warn!(
             target: "ringwall::dispatcher",
             client = client.map(display),
-            listener = listener_at(config, *listener).map(|listener| display(&listener.name)),
+            listener = %listener.name(),
             pending_ms = millis(*pending),
             "session stalled: neither side reads"
         ),
         Event::Denied { listener, why, refused, closed, client } => {
-            log_denied(listener_at(config, *listener), *why, *refused, *closed, *client);
+            log_denied(listener, *why, *refused, *closed, *client);
         }
         Event::Draining => info!(target: "ringwall::dispatcher", "accepting nothing more"),
     }
 }
 
 /// Says that clients were not let in; `client` is the last of them, where it is known.
-fn log_denied(listener: Option<&Listener>, why: Denial, refused: u64, closed: u64, client: Option<SocketAddr>) {
+fn log_denied(listener: &Ledger, why: Denial, refused: u64, closed: u64, client: Option<SocketAddr>) {
     let text = match why {
         Denial::Network => "clients denied: they come from networks that the listener's allow or deny keeps out",
         Denial::HandshakeRate => {
@@ -77,7 +78,7 @@ fn log_denied(listener: Option<&Listener>, why: Denial, refused: u64, closed: u6
     let are_told = !matches!(why, Denial::Network | Denial::HandshakeRate);
     warn!(
         target: "ringwall::dispatcher",
-        listener = listener.map(|listener| display(&listener.name)),
+        listener = %listener.name(),
         clients = (!are_told).then_some(closed),
         refused = are_told.then_some(refused),
         closed = are_told.then_some(closed),
@@ -95,41 +96,40 @@ const NOT_PLACED: [CloseReason; 2] = [CloseReason::QueueFull, CloseReason::Queue
 
 /// What an operator has to mend is a warning whether or not sessions are logged; any other end is a line of its own
 /// where they are.
-fn log_closed(config: &Config, record: &CloseRecord) {
-    let backend = backend_of(config, record.listener).map(|backend| display(&backend.name));
-    let listener = listener_at(config, record.listener).map(|listener| display(&listener.name));
+fn log_closed(log: &Log, record: &CloseRecord) {
     if record.reason == CloseReason::Plaintext.label() {
         warn!(
             target: "ringwall::shard",
             client = record.client.map(display::<SocketAddr>),
-            listener,
+            listener = %record.listener.name(),
             "client speaks plain text to a TLS port: it has to be told to use TLS"
         );
     } else if UNSERVED.map(CloseReason::label).contains(&record.reason) {
-        warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend reached");
+        let (backend, detail) = (display(&record.backend), record.detail.as_deref());
+        warn!(target: "ringwall::shard", %backend, detail, "no server of the backend reached");
     } else if NOT_PLACED.map(CloseReason::label).contains(&record.reason) {
-        warn!(target: "ringwall::shard", backend, detail = record.detail.as_deref(), "no server of the backend has a place");
+        let (backend, detail) = (display(&record.backend), record.detail.as_deref());
+        warn!(target: "ringwall::shard", %backend, detail, "no server of the backend has a place");
     } else {
-        log_refused(config, record);
+        log_refused(record);
     }
-    if config.log.sessions {
-        log_session(config, record);
+    if log.sessions {
+        log_session(record);
     }
 }
 
 /// A client that was not served because of what stands in front of its first byte.
-fn log_refused(config: &Config, record: &CloseRecord) {
-    let listener = listener_at(config, record.listener);
-    let name = listener.map(|listener| display(&listener.name));
+fn log_refused(record: &CloseRecord) {
+    let listener = display(record.listener.name());
     let client = record.client.map(display::<SocketAddr>);
     let detail = record.detail.as_deref();
     match record.reason {
         "server_open" => error!(
             target: "ringwall::shard",
-            listener = name,
+            %listener,
             server = record.server.as_ref().map(|server| display(&server.address)),
             "{}",
-            if listener.is_some_and(|listener| listener.edge.users.is_empty()) {
+            if record.user.is_none() {
                 "clients refused: the server takes commands without a password, and strangers can reach the listener. Set \
                  requirepass or ACL users on the server, or client_auth = \"required\" or allow_unauthenticated = true on \
                  the listener"
@@ -141,20 +141,20 @@ fn log_refused(config: &Config, record: &CloseRecord) {
         "proxy_untrusted" => warn!(
             target: "ringwall::shard",
             client,
-            listener = name,
+            %listener,
             "connection closed: it is not from one of the listener's trusted_proxies"
         ),
         "proxy_header_invalid" | "proxy_header_timeout" => warn!(
             target: "ringwall::shard",
             proxy = client,
-            listener = name,
+            %listener,
             detail,
             "connection closed: no good PROXY header came first"
         ),
         "no_user" | "user_refused" => warn!(
             target: "ringwall::shard",
             client,
-            listener = name,
+            %listener,
             client_identity = record.client_identity.as_deref(),
             user = record.user.as_deref(),
             "client refused: {}",
@@ -164,18 +164,17 @@ fn log_refused(config: &Config, record: &CloseRecord) {
     }
 }
 
-fn log_session(config: &Config, record: &CloseRecord) {
+fn log_session(record: &CloseRecord) {
     let tls = record.tls.as_ref();
     let server_tls = record.server_tls.as_ref();
-    let backend = backend_of(config, record.listener);
     info!(
         target: "ringwall::session",
         client = record.client.map(display::<SocketAddr>),
         proxy = record.proxy.map(display::<SocketAddr>),
-        listener = listener_at(config, record.listener).map(|listener| display(&listener.name)),
+        listener = %record.listener.name(),
         mode = %if record.is_multiplexed { "multiplex" } else { "transparent" },
         shard = record.shard,
-        backend = backend.map(|backend| display(&backend.name)),
+        backend = %record.backend,
         server = record.server.as_ref().map(|server| display(&server.address)),
         server_local_port = record.server_local_port,
         server_tls_version = server_tls.map(|tls| display(tls.version)),
@@ -202,36 +201,22 @@ fn log_session(config: &Config, record: &CloseRecord) {
     );
 }
 
-fn listener_at(config: &Config, index: u16) -> Option<&Listener> {
-    config.listeners.get(usize::from(index))
-}
-
-fn backend_of(config: &Config, listener: u16) -> Option<&Backend> {
-    config.backends.get(listener_at(config, listener)?.backend)
-}
-
 /// Milliseconds with the microseconds as decimals.
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Says how a reload ended.
-pub(super) fn log_reload(cause: Cause, result: &Result<Reloaded, String>, counts: ReloadCounts) {
+pub(super) fn log_reload(cause: Cause, result: &Result<Box<Reloaded>, String>, counts: ReloadCounts) {
     match result {
         Ok(reloaded) => {
             for warning in &reloaded.warnings {
                 warn!(target: "ringwall::config", "{warning}");
             }
-            if !reloaded.not_taken.is_empty() {
-                warn!(
-                    target: "ringwall::config",
-                    keys = %reloaded.not_taken.join(", "),
-                    "keys have changed that no reload takes: they take a restart"
-                );
-            }
             info!(
                 target: "ringwall::control",
                 %cause,
+                changes = reloaded.changes.as_ref().map(display),
                 files = reloaded.files.files.len(),
                 folders = reloaded.files.folders.len(),
                 reloads = counts.done,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::rosters::Rosters;
+use super::rosters::{Rosters, Tenure};
 use crate::config::{Backend, Config, ENTRIES_MAX, Machine};
 use crate::io::Address;
 use crate::roster::{Member, Roster, Server};
@@ -29,13 +29,16 @@ pub(super) enum News {
 }
 
 /// The control plane's way to the thread, which ends when this is dropped. None is started where nothing is looked up.
+/// A reload that changes backends has another one started.
 pub(super) struct Resolving(Option<UnboundedReceiver<News>>);
 
 impl Resolving {
     pub(super) fn start(config: &Config, machine: &Machine, rosters: &Arc<Rosters>) -> io::Result<Self> {
-        let backends = (0..).zip(&config.backends).filter_map(|(index, backend)| {
+        let holds = rosters.all();
+        let backends = config.backends.iter().filter_map(|backend| {
             let interval = backend.resolve_interval?;
-            Some(Lookup { index, interval, backend: backend.clone(), problem: None })
+            let tenure = holds.iter().find(|hold| *hold.name == *backend.name)?.tenure();
+            Some(Lookup { tenure, interval, backend: backend.clone(), problem: None })
         });
         let lookups: Vec<_> = backends.collect();
         if lookups.is_empty() {
@@ -79,7 +82,7 @@ async fn run(lookups: Vec<Lookup>, machine: &Machine, rosters: &Rosters, news: &
 
 /// A backend whose names are looked up again.
 struct Lookup {
-    index: u16,
+    tenure: Tenure,
     interval: Duration,
     backend: Backend,
     /// What was told to be wrong and has not been told to be over.
@@ -116,20 +119,20 @@ impl Lookup {
     /// servers change it all the time.
     fn follow(&self, rosters: &Rosters) -> Result<Option<News>, String> {
         let servers: Vec<Server> = self.backend.servers().take(ENTRIES_MAX).collect();
-        let before = rosters.roster(self.index);
+        let Some((before, _)) = rosters.roster(self.tenure.backend()) else { return Ok(None) };
         let after = before.with(servers);
         let (joined, left) = (missing(&after, &before), missing(&before, &after));
         if joined.is_empty() && left.is_empty() {
             return Ok(None);
         }
-        rosters.replace(self.index, after).map_err(|error| error.to_string())?;
+        rosters.replace(self.tenure, after).map_err(|error| error.to_string())?;
         Ok(Some(News::Changed { backend: self.backend.name.clone(), joined, left }))
     }
 }
 
 /// Where the members of one snapshot are that are not in the other.
 fn missing(of: &Roster, from: &Roster) -> Vec<Address> {
-    let is_there = |member: &Arc<Member>| from.iter().any(|other| Arc::ptr_eq(member, other));
+    let is_there = |member: &Arc<Member>| from.iter().any(|other| other.is_same_server(member));
     of.iter().filter(|member| !is_there(member)).map(|member| member.address.clone()).collect()
 }
 
@@ -138,9 +141,11 @@ mod tests {
     use std::net::SocketAddr;
     use std::path::Path;
 
+    use super::super::rosters::Hold;
     use super::*;
     use crate::dispatcher::Command;
-    use crate::roster::Standing;
+    use crate::roster::waiting::Waiting;
+    use crate::roster::{BackendId, Standing};
 
     fn machine(resolve: fn(&str, u16) -> io::Result<Vec<SocketAddr>>) -> Machine {
         Machine { cores: vec![0], open_files_max: 100_000, memory_max: None, resolve }
@@ -162,20 +167,23 @@ mod tests {
         let config = Config::parse(text.as_bytes(), Path::new("f.toml"), &both).unwrap();
         let backend = config.backends[0].clone();
         let send = move |command: Command| if takes { Ok(()) } else { Err(command) };
-        let rosters = Rosters::new([(backend.name.clone(), backend.servers().collect())], send);
-        (Lookup { index: 0, interval: Duration::from_secs(1), backend, problem: None }, rosters)
+        let (id, waiting, roster) = (BackendId(0), Arc::new(Waiting::new(1, 1)), backend.servers().collect());
+        let hold = Hold::new(id, (*backend.name).into(), waiting, roster);
+        let tenure = hold.tenure();
+        (Lookup { tenure, interval: Duration::from_secs(1), backend, problem: None }, Rosters::new([hold], send))
     }
 
     #[test]
     fn servers_follow_their_name_and_those_that_stay_are_the_same() {
         let (mut lookup, rosters) = lookup(true);
-        let before = rosters.roster(0);
+        let roster = || rosters.roster(BackendId(0)).unwrap().0;
+        let before = roster();
         let turned = machine(|_, port| Ok(vec![at(2, port), at(1, port)]));
         assert_eq!(lookup.look_up(&turned, &rosters), []);
         let moved = machine(|_, port| Ok(vec![at(2, port), at(3, port)]));
         let changed = News::Changed { backend: "b".into(), joined: vec![address(3)], left: vec![address(1)] };
         assert_eq!(lookup.look_up(&moved, &rosters), [changed]);
-        let after = rosters.roster(0);
+        let after = roster();
         let addresses: Vec<_> = after.iter().map(|member| member.address.clone()).collect();
         assert_eq!(addresses, [address(2), address(3), address(9)]);
         assert!(Arc::ptr_eq(&after[0], &before[1]) && Arc::ptr_eq(&after[2], &before[2]));
@@ -189,7 +197,7 @@ mod tests {
         let silent = machine(|_, _| Err(io::Error::other("no name server")));
         let problem = "pool.example:6379 cannot be resolved: no name server".to_owned();
         assert_eq!(lookup.look_up(&silent, &rosters), [News::Failed { backend: "b".into(), problem }]);
-        assert_eq!((lookup.look_up(&silent, &rosters), rosters.roster(0).len()), (vec![], 3));
+        assert_eq!((lookup.look_up(&silent, &rosters), rosters.roster(BackendId(0)).unwrap().0.len()), (vec![], 3));
         let one = machine(|_, port| Ok(vec![at(1, port)]));
         let changed = News::Changed { backend: "b".into(), joined: vec![], left: vec![address(2)] };
         assert_eq!(lookup.look_up(&one, &rosters), [changed, News::Recovered { backend: "b".into() }]);
@@ -201,6 +209,6 @@ mod tests {
         let one = machine(|_, port| Ok(vec![at(1, port)]));
         let problem = "the dispatcher takes no command".to_owned();
         assert_eq!(lookup.look_up(&one, &rosters), [News::Failed { backend: "b".into(), problem }]);
-        assert_eq!((lookup.look_up(&one, &rosters), rosters.roster(0).len()), (vec![], 3));
+        assert_eq!((lookup.look_up(&one, &rosters), rosters.roster(BackendId(0)).unwrap().0.len()), (vec![], 3));
     }
 }

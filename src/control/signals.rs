@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 pub enum Signal {
     /// End: after a drain the first time, at once the second time.
     Stop,
-    /// Read certificates and what belongs to them again.
+    /// Read the configuration and its files again.
     Reload,
     /// Go on logging in the file that has the log's name now.
     ReopenLog,

@@ -17,8 +17,8 @@ pub(super) enum Phase {
 /// A certificate that clients of a listener are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownCertificate {
-    /// The listener's index in the configuration.
-    pub listener: usize,
+    /// The listener's name.
+    pub listener: Box<str>,
     /// What is to be known of it.
     pub facts: CertificateFacts,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::rates::{Meter, Rates};
 use super::sources::{Slots, Source};
 use crate::events::Denial;
+use crate::ledger::Ledger;
 use crate::load::LoadCell;
 use crate::metrics::Tally;
 use crate::networks::AddressSet;
@@ -36,12 +37,11 @@ pub struct Limits {
     pub connections_max: u64,
 }
 
-/// Counts for the sources of all listeners: none where no listener limits them.
+/// Counts for the sources of all listeners, as many as so many connections may need.
 #[must_use]
-pub fn source_counts<'l>(connections_max: u64, mut listeners: impl Iterator<Item = &'l Limits>) -> SourceCounts {
-    let counted = listeners.any(|limits| limits.connections_per_source_max.is_some());
+pub fn source_counts(connections_max: u64) -> SourceCounts {
     let connections = usize::try_from(connections_max).expect("so many connections have descriptors");
-    SourceCounts::new(if counted { SLOTS_PER_CONNECTION * connections.max(1) } else { 0 })
+    SourceCounts::new(SLOTS_PER_CONNECTION * connections.max(1))
 }
 
 /// What becomes of an accepted client.
@@ -58,9 +58,35 @@ pub(super) enum Verdict {
 /// A listener's limits, and what has come to it lately.
 #[derive(Debug)]
 struct Gate {
+    ledger: Arc<Ledger>,
     limits: Limits,
+    /// What has been handed to shards since the start, without refusals.
+    handed: u64,
     handshakes: Meter,
     connections: Meter,
+}
+
+impl Gate {
+    fn new(ledger: Arc<Ledger>, limits: Limits) -> Self {
+        let (handshakes, connections) = (Meter::new(limits.handshake_rates), Meter::new(limits.connection_rates));
+        Self { ledger, limits, handed: 0, handshakes, connections }
+    }
+
+    /// The same with other limits; rates that are the same go on from where they are.
+    fn with(mut self, limits: Limits) -> Self {
+        if self.limits.handshake_rates != limits.handshake_rates {
+            self.handshakes = Meter::new(limits.handshake_rates);
+        }
+        if self.limits.connection_rates != limits.connection_rates {
+            self.connections = Meter::new(limits.connection_rates);
+        }
+        Self { limits, ..self }
+    }
+
+    /// Open connections. What ends meanwhile may still be counted, never the reverse.
+    fn open(&self) -> u64 {
+        self.handed.saturating_sub(self.ledger.admitted_ended())
+    }
 }
 
 /// The limits and what they are compared with. Every judgement takes as many steps as there are shards, and no more for
@@ -69,12 +95,13 @@ struct Gate {
 pub(super) struct Admission {
     connections_max: u64,
     gates: Vec<Gate>,
-    /// What has been handed to shards since the start, per listener, then refusals.
-    handed: Vec<u64>,
-    /// The same of all listeners, without refusals.
+    /// What has been handed to shards since the start, of all listeners that there have been, without refusals.
     admitted: u64,
+    /// Those that have been handed over to be told why they are not served.
+    refusals: u64,
     cells: Vec<Arc<LoadCell>>,
-    slots: Slots<(u16, Source)>,
+    /// None as long as no listener has limited its sources.
+    slots: Option<Slots<(u32, Source)>>,
     counts: SourceCounts,
 }
 
@@ -82,29 +109,36 @@ impl Admission {
     /// `counts` are those of [`source_counts`].
     pub(super) fn new(
         connections_max: u64,
-        limits: Vec<Limits>,
+        listeners: Vec<(Arc<Ledger>, Limits)>,
         cells: Vec<Arc<LoadCell>>,
         counts: SourceCounts,
     ) -> Self {
-        let gate = |limits: Limits| Gate {
-            handshakes: Meter::new(limits.handshake_rates),
-            connections: Meter::new(limits.connection_rates),
-            limits,
-        };
-        Self {
-            connections_max,
-            handed: vec![0; limits.len() + 1],
-            gates: limits.into_iter().map(gate).collect(),
-            admitted: 0,
-            cells,
-            slots: Slots::new(counts.slots()),
-            counts,
+        let (gates, admitted, refusals) = (Vec::new(), 0, 0);
+        let mut admission = Self { connections_max, gates, admitted, refusals, cells, slots: None, counts };
+        admission.renew(connections_max, listeners);
+        admission
+    }
+
+    /// Judges by other limits from now on. What has come to a listener that stays counts on.
+    pub(super) fn renew(&mut self, connections_max: u64, listeners: Vec<(Arc<Ledger>, Limits)>) {
+        self.connections_max = connections_max;
+        let mut before = std::mem::take(&mut self.gates);
+        let gates = listeners.into_iter().map(|(ledger, limits)| {
+            let known = before.iter().position(|gate| gate.ledger == ledger).map(|index| before.swap_remove(index));
+            match known {
+                Some(gate) => gate.with(limits),
+                None => Gate::new(ledger, limits),
+            }
+        });
+        self.gates = gates.collect();
+        if self.slots.is_none() && self.gates.iter().any(|gate| gate.limits.connections_per_source_max.is_some()) {
+            self.slots = Some(Slots::new(self.counts.slots()));
         }
     }
 
     /// Whether it matters where clients of the listener come from.
     pub(super) fn wants_address(&self, listener: u16) -> bool {
-        let Gate { limits, handshakes, connections } = &self.gates[usize::from(listener)];
+        let Gate { limits, handshakes, connections, .. } = &self.gates[usize::from(listener)];
         let counts = limits.connections_per_source_max.is_some();
         counts || !limits.allowed.is_everything() || handshakes.wants_source() || connections.wants_source()
     }
@@ -126,11 +160,11 @@ impl Admission {
         let Ok(slot) = self.source_with_room(listener, source) else {
             return self.refuse(Denial::SourceConnections, Refusal::TooManyPerSource);
         };
-        let index = usize::from(listener);
-        if self.open_in_all() >= self.connections_max || self.open(index) >= self.gates[index].limits.connections_max {
+        let gate = &self.gates[usize::from(listener)];
+        if self.open_in_all() >= self.connections_max || gate.open() >= gate.limits.connections_max {
             return self.refuse(Denial::Connections, Refusal::TooManyConnections);
         }
-        self.handed[index] += 1;
+        self.gates[usize::from(listener)].handed += 1;
         self.admitted += 1;
         if let Some(slot) = slot {
             self.counts.count_opened(slot);
@@ -140,33 +174,30 @@ impl Admission {
 
     /// Where the source is counted, if it is; an error when it has as many connections as it may have.
     fn source_with_room(&mut self, listener: u16, source: Option<Source>) -> Result<Option<SourceSlot>, ()> {
-        let max = self.gates[usize::from(listener)].limits.connections_per_source_max;
-        let (Some(max), Some(source)) = (max, source) else { return Ok(None) };
+        let Gate { ledger, limits, .. } = &self.gates[usize::from(listener)];
+        let (Some(max), Some(source), Some(slots)) = (limits.connections_per_source_max, source, &mut self.slots)
+        else {
+            return Ok(None);
+        };
         let counts = &self.counts;
-        let slot = self.slots.slot((listener, source), |slot| counts.open(SourceSlot(slot)) == 0);
+        let slot = slots.slot((ledger.number(), source), |slot| counts.open(SourceSlot(slot)) == 0);
         let slot = SourceSlot(slot.expect("there are twice as many slots as connections"));
         if self.counts.open(slot) < max { Ok(Some(slot)) } else { Err(()) }
     }
 
     fn refuse(&mut self, why: Denial, refusal: Refusal) -> Verdict {
-        let refusals = self.gates.len();
-        if self.open(refusals) < REFUSALS_MAX {
-            self.handed[refusals] += 1;
+        let ended: u64 = self.cells.iter().map(|cell| cell.refusals_ended()).sum();
+        if self.refusals.saturating_sub(ended) < REFUSALS_MAX {
+            self.refusals += 1;
             Verdict::Refuse(why, refusal)
         } else {
             Verdict::Close(why)
         }
     }
 
-    fn open(&self, counter: usize) -> u64 {
-        let ended: u64 = self.cells.iter().map(|cell| cell.ended(counter)).sum();
-        self.handed[counter].saturating_sub(ended)
-    }
-
     /// Open connections of all listeners without refusals. What ends meanwhile may still be counted, never the reverse.
     fn open_in_all(&self) -> u64 {
-        let refusals = self.gates.len();
-        let ended = |cell: &Arc<LoadCell>| cell.ended_in_all().saturating_sub(cell.ended(refusals));
+        let ended = |cell: &Arc<LoadCell>| cell.ended_in_all().saturating_sub(cell.refusals_ended());
         self.admitted.saturating_sub(self.cells.iter().map(ended).sum())
     }
 }
@@ -202,11 +233,27 @@ mod tests {
         }
     }
 
-    /// With one shard; and what that shard publishes.
-    fn admission(connections_max: u64, limits: Vec<Limits>) -> (Admission, Arc<LoadCell>, SourceCounts) {
-        let cell = Arc::new(LoadCell::new(limits.len() + 1));
-        let counts = source_counts(connections_max, limits.iter());
-        (Admission::new(connections_max, limits, vec![Arc::clone(&cell)], counts.clone()), cell, counts)
+    /// What the one shard publishes.
+    struct Published {
+        cell: Arc<LoadCell>,
+        ledgers: Vec<Arc<Ledger>>,
+        counts: SourceCounts,
+    }
+
+    impl Published {
+        fn count_ended(&self, listener: usize) {
+            self.ledgers[listener].count_admitted_ended(0);
+            self.cell.count_ended();
+        }
+    }
+
+    fn admission(connections_max: u64, limits: Vec<Limits>) -> (Admission, Published) {
+        let cell = Arc::new(LoadCell::default());
+        let ledgers: Vec<_> = (0..).zip(&limits).map(|(number, _)| Ledger::new(number, "l", 1)).collect();
+        let counts = source_counts(connections_max);
+        let listeners = ledgers.iter().cloned().zip(limits).collect();
+        let admission = Admission::new(connections_max, listeners, vec![Arc::clone(&cell)], counts.clone());
+        (admission, Published { cell, ledgers, counts })
     }
 
     fn now() -> Time {
@@ -219,33 +266,33 @@ mod tests {
 
     #[test]
     fn the_limits_hold_globally_and_per_listener_and_an_end_makes_room() {
-        let (mut admission, cell, _) = admission(3, vec![limits(2), limits(10)]);
+        let (mut admission, published) = admission(3, vec![limits(2), limits(10)]);
         let verdicts: Vec<_> = [0, 0, 0, 1, 1].map(|listener| admission.admit(listener, None, now())).into();
         let admitted = Verdict::Admit(None);
         assert_eq!(verdicts, [admitted, admitted, REFUSED, admitted, REFUSED]);
         // The end of a refusal makes no room.
-        cell.count_ended(2);
+        published.cell.count_refusal_ended();
         assert_eq!(admission.admit(1, None, now()), REFUSED);
-        cell.count_ended(0);
+        published.count_ended(0);
         assert_eq!(admission.admit(1, None, now()), admitted);
         assert_eq!(admission.admit(1, None, now()), REFUSED);
     }
 
     #[test]
     fn at_most_sixty_four_are_being_told_at_once() {
-        let (mut admission, cell, _) = admission(0, vec![limits(10)]);
+        let (mut admission, published) = admission(0, vec![limits(10)]);
         for _ in 0..64 {
             assert_eq!(admission.admit(0, None, now()), REFUSED);
         }
         assert_eq!(admission.admit(0, None, now()), Verdict::Close(Denial::Connections));
-        cell.count_ended(1);
+        published.cell.count_refusal_ended();
         assert_eq!(admission.admit(0, None, now()), REFUSED);
     }
 
     #[test]
     fn a_source_has_so_many_connections_on_each_listener_and_an_end_makes_room() {
         let limited = || Limits { connections_per_source_max: Some(2), ..limits(100) };
-        let (mut admission, cell, counts) = admission(100, vec![limited(), limited(), limits(100)]);
+        let (mut admission, published) = admission(100, vec![limited(), limited(), limits(100)]);
         let (first, second) = ("2001:db8::1", "2001:db8::2");
         let Verdict::Admit(Some(slot)) = come(&mut admission, 0, first) else { panic!("refused") };
         assert_eq!(come(&mut admission, 0, second), Verdict::Admit(Some(slot)));
@@ -256,9 +303,9 @@ mod tests {
             assert_ne!(other, slot, "{address}");
         }
         assert_eq!(come(&mut admission, 2, first), Verdict::Admit(None));
-        cell.count_ended(0);
+        published.count_ended(0);
         assert_eq!(come(&mut admission, 0, first), refused);
-        counts.count_ended(slot);
+        published.counts.count_ended(slot);
         assert_eq!(come(&mut admission, 0, first), Verdict::Admit(Some(slot)));
     }
 
@@ -285,6 +332,30 @@ mod tests {
         let (admitted, told) = (Verdict::Admit(None), Verdict::Refuse(Denial::ConnectionRate, Refusal::TooFast));
         let closed = Verdict::Close(Denial::HandshakeRate);
         assert_eq!(verdicts, [admitted, admitted, told, closed, closed]);
+    }
+
+    #[test]
+    fn other_limits_judge_by_what_has_come_before() {
+        let rates = |total| Rates { total: Some(total), per_source: None };
+        let limited = |max, rate| Limits { connection_rates: rates(rate), ..limits(max) };
+        let (mut admission, published) = admission(100, vec![limits(100), limited(100, 3)]);
+        let (admitted, too_fast) = (Verdict::Admit(None), Verdict::Refuse(Denial::ConnectionRate, Refusal::TooFast));
+        let come = |admission: &mut Admission, listener| admission.admit(listener, None, now());
+        assert_eq!([0, 0, 1, 1].map(|listener| come(&mut admission, listener)), [admitted; 4]);
+        let [first, second] = [0, 1].map(|listener: usize| Arc::clone(&published.ledgers[listener]));
+        // In another order, with one between them; the rate is as it was.
+        let between = (Ledger::new(7, "between", 1), limits(1));
+        admission.renew(100, vec![(second, limited(10, 3)), between, (first, limits(2))]);
+        assert_eq!([0, 0, 2, 1, 1].map(|listener| come(&mut admission, listener)), {
+            [admitted, too_fast, REFUSED, admitted, REFUSED]
+        });
+        published.count_ended(0);
+        assert_eq!(come(&mut admission, 2), admitted);
+        let second = Arc::clone(&published.ledgers[1]);
+        admission.renew(100, vec![(second, limited(10, 4))]);
+        assert_eq!(come(&mut admission, 0), admitted);
+        admission.renew(5, vec![(Arc::clone(&published.ledgers[0]), limits(100))]);
+        assert_eq!(come(&mut admission, 0), REFUSED);
     }
 
     #[test]

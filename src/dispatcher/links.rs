@@ -4,25 +4,27 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::Renewal;
 use crate::events::EventSender;
 use crate::io::{Errno, Fd, RingHandle};
+use crate::ledger::Ledger;
 use crate::load::LoadCell;
 use crate::mailbox::{Doorbell, PendingReader, Receiver, Sender};
 use crate::metrics::Tally;
 use crate::pulse::Ping;
-use crate::roster::{Member, Roster};
-use crate::shard::{Dismissal, Order, Renewal};
+use crate::roster::{BackendId, Member, Roster};
+use crate::shard::{Dismissal, Order};
 use crate::sources::SourceCounts;
 
 /// What the control plane tells the dispatcher.
 #[derive(Debug)]
 pub enum Command {
-    /// Pass these on to the shards, one to each in their order.
-    Renew(Vec<Renewal>),
+    /// Have these listeners from now on, and pass the rest on to the shards.
+    Renew(Box<Renewal>),
     /// Have the shards send the sessions that follow to these servers.
     Roster {
-        /// The backend's index.
-        backend: u16,
+        /// Which.
+        backend: BackendId,
         /// All its servers from now on.
         roster: Roster,
     },
@@ -39,17 +41,15 @@ pub enum Command {
     Pass(u16, Order),
     /// Accept no more clients of this listener, and have the shards close its sessions once they are owed nothing.
     CloseListener {
-        /// The listener's index.
-        listener: u16,
+        /// Which.
+        listener: Arc<Ledger>,
         /// Told when it is closed.
         done: mpsc::Sender<Result<(), Errno>>,
     },
     /// Accept clients of this listener again.
     OpenListener {
-        /// The listener's index.
-        listener: u16,
-        /// Connections that the kernel holds until they are accepted.
-        backlog: u32,
+        /// Which.
+        listener: Arc<Ledger>,
         /// Told when it is open, or why it cannot be.
         done: mpsc::Sender<Result<(), Errno>>,
     },

@@ -15,6 +15,7 @@ mod news;
 mod pending;
 pub mod placement;
 mod rates;
+mod renewal;
 mod sources;
 
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ use std::time::Duration;
 pub use admission::{Limits, REFUSALS_MAX, source_counts};
 pub use links::{Command, Links, Port};
 pub use rates::Rates;
+pub use renewal::Renewal;
 
 use crate::dispatcher::admission::{Admission, Verdict};
 use crate::dispatcher::listeners::{Accepting, ListenerState};
@@ -32,6 +34,7 @@ use crate::dispatcher::pending::PendingList;
 use crate::dispatcher::placement::{Candidate, Placement};
 use crate::events::Event;
 use crate::io::{Completion, Driver, Errno, Fd, Op, Outcome, Token, Wait};
+use crate::ledger::Ledger;
 use crate::shard::{Handoff, Order};
 use crate::time::Time;
 
@@ -45,13 +48,18 @@ const RETRY: Duration = Duration::from_millis(1);
 const PENDING_CHECK: Duration = Duration::from_secs(1);
 
 /// The shortest time a session must have been quiet to be closed in a drain.
-const DRAIN_QUIET: Duration = Duration::from_millis(100);
+pub const DRAIN_QUIET: Duration = Duration::from_millis(100);
 
-/// Names the receive on the wake-up socket; listeners are named by their index.
+/// Names the receive on the wake-up socket; accepts are named by their socket.
 const WAKE_TOKEN: Token = Token(u64::MAX);
 
 /// Names what nobody waits for.
 const NO_ONE: Token = Token(u64::MAX - 1);
+
+/// Names the accept on a socket.
+const fn accept_token(socket: Fd) -> Token {
+    Token(socket.0.cast_unsigned() as u64)
+}
 
 /// What the dispatcher is made of.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +73,12 @@ pub struct Options {
 /// A listening socket.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// Whose it is.
+    pub ledger: Arc<Ledger>,
     /// The socket.
     pub socket: Fd,
+    /// Connections that the kernel holds until they are accepted.
+    pub backlog: u32,
     /// Whom it lets in.
     pub limits: Limits,
 }
@@ -102,6 +114,8 @@ pub struct Dispatcher<D> {
     driver: D,
     links: Links,
     listeners: Vec<ListenerState>,
+    /// To be done once nothing is accepted any more on the sockets that it leaves.
+    renewal: Option<Box<Renewal>>,
     shards: Vec<ShardState>,
     admission: Admission,
     placement: Placement,
@@ -120,8 +134,8 @@ impl<D: Driver> Dispatcher<D> {
     #[must_use]
     pub fn new(options: Options, driver: D, links: Links, listeners: Vec<Listener>, ports: Vec<Port>) -> Self {
         let cells = ports.iter().map(|port| Arc::clone(&port.load)).collect();
-        let listener = |Listener { socket, limits }| (ListenerState::new(socket), limits);
-        let (listeners, limits) = listeners.into_iter().map(listener).unzip();
+        let limits = listeners.iter().map(|listener| (Arc::clone(&listener.ledger), listener.limits.clone())).collect();
+        let listener = |Listener { ledger, socket, backlog, .. }| ListenerState::new(socket, backlog, ledger);
         let sources = links.sources.clone();
         let shard = |port| ShardState { port, handed: 0, unsent: VecDeque::new(), ring_due: false };
         let now = driver.now();
@@ -129,7 +143,8 @@ impl<D: Driver> Dispatcher<D> {
             driver,
             links,
             admission: Admission::new(options.connections_max, limits, cells, sources),
-            listeners,
+            listeners: listeners.into_iter().map(listener).collect(),
+            renewal: None,
             candidates: Vec::with_capacity(ports.len()),
             shards: ports.into_iter().map(shard).collect(),
             placement: Placement::new(options.seed),
@@ -197,15 +212,15 @@ impl<D: Driver> Dispatcher<D> {
         if !self.may_accept() {
             return;
         }
-        for (index, state) in self.listeners.iter_mut().enumerate() {
+        for state in &mut self.listeners {
             let due = match state.accepting {
-                Accepting::Idle => state.closing.is_none(),
-                Accepting::Paused(until) => state.closing.is_none() && until <= self.now,
+                Accepting::Idle => !state.ends(),
+                Accepting::Paused(until) => !state.ends() && until <= self.now,
                 Accepting::Armed(_) | Accepting::Cancelled | Accepting::Closed => false,
             };
             if due {
                 let op = Op::Accept { listener: state.socket };
-                state.accepting = Accepting::Armed(self.driver.push(Token(index as u64), op));
+                state.accepting = Accepting::Armed(self.driver.push(accept_token(state.socket), op));
             }
         }
     }
@@ -259,7 +274,8 @@ impl<D: Driver> Dispatcher<D> {
     }
 
     fn handle_accepted(&mut self, token: Token, result: Result<Fd, Errno>, more: bool) {
-        let index = usize::try_from(token.0).expect("an accept is named by its listener's index");
+        let index = self.listeners.iter().position(|state| accept_token(state.socket) == token);
+        let index = index.expect("a socket is left when nothing of it is in flight");
         let listener = u16::try_from(index).expect("listeners are numbered with 16 bits");
         let state = &mut self.listeners[index];
         if !more {
@@ -269,7 +285,7 @@ impl<D: Driver> Dispatcher<D> {
             Ok(client) => {
                 if state.told {
                     state.told = false;
-                    self.links.events.send(Event::AcceptResumed { listener });
+                    self.links.events.send(Event::AcceptResumed { listener: Arc::clone(&state.ledger) });
                 }
                 self.admit(client, listener);
             }
@@ -279,6 +295,7 @@ impl<D: Driver> Dispatcher<D> {
                 state.accepting = Accepting::Paused(self.now + ACCEPT_PAUSE);
                 if !state.told {
                     state.told = true;
+                    let listener = Arc::clone(&state.ledger);
                     self.links.events.send(Event::AcceptPaused { listener, errno });
                 }
             }
@@ -286,16 +303,15 @@ impl<D: Driver> Dispatcher<D> {
     }
 
     fn admit(&mut self, client: Fd, listener: u16) {
-        let refusals = u16::try_from(self.listeners.len()).expect("listeners are numbered with 16 bits");
         let address =
             if self.admission.wants_address(listener) { self.driver.socket_addresses(client).1 } else { None };
         let (why, told) = match self.admission.admit(listener, address.map(|address| address.ip()), self.now) {
             Verdict::Admit(source) => {
-                return self.hand_over(Handoff { client, listener, refusal: None, counter: listener, source });
+                return self.hand_over(Handoff { client, listener, refusal: None, source });
             }
             Verdict::Refuse(why, refusal) => {
                 let refusal = Some(refusal);
-                self.hand_over(Handoff { client, listener, refusal, counter: refusals, source: None });
+                self.hand_over(Handoff { client, listener, refusal, source: None });
                 (why, true)
             }
             Verdict::Close(why) => {
@@ -310,8 +326,8 @@ impl<D: Driver> Dispatcher<D> {
     /// Tells the log who was not let in: at most once a second, and at the end what is left to tell.
     fn tell_denied(&mut self) {
         let (now, at_end) = (self.now, self.is_done());
-        for (listener, state) in (0..).zip(&mut self.listeners) {
-            state.denied.tell(listener, now, at_end, &mut self.links.events);
+        for ListenerState { ledger, denied, .. } in &mut self.listeners {
+            denied.tell(ledger, now, at_end, &mut self.links.events);
         }
     }
 
@@ -356,21 +372,13 @@ impl<D: Driver> Dispatcher<D> {
 
     fn pause_accepting(&mut self) {
         for state in &mut self.listeners {
-            if let Accepting::Armed(op) = state.accepting {
-                self.driver.push(NO_ONE, Op::Cancel { op });
-                state.accepting = Accepting::Cancelled;
-            }
+            state.cancel(&mut self.driver);
         }
     }
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Renew(renewals) => {
-                for (shard, renewal) in self.shards.iter_mut().zip(renewals) {
-                    shard.unsent.push_back(Order::Renew(Box::new(renewal)));
-                }
-                self.send_unsent();
-            }
+            Command::Renew(renewal) => self.begin_renewing(renewal),
             Command::Roster { backend, roster } => {
                 self.order_all(|| Order::Roster { backend, roster: roster.clone() });
             }
@@ -393,8 +401,8 @@ impl<D: Driver> Dispatcher<D> {
                 }
                 self.send_unsent();
             }
-            Command::CloseListener { listener, done } => self.begin_closing(listener, done),
-            Command::OpenListener { listener, backlog, done } => self.open_listener(listener, backlog, &done),
+            Command::CloseListener { listener, done } => self.begin_closing(&listener, done),
+            Command::OpenListener { listener, done } => self.open_listener(&listener, &done),
             Command::Drain { timeout } if self.phase == Phase::Accepting => {
                 self.phase = Phase::Stopping { cut_off_at: self.now + timeout };
                 self.pause_accepting();
@@ -431,9 +439,8 @@ impl<D: Driver> Dispatcher<D> {
     fn advance(&mut self) {
         match self.phase {
             Phase::Stopping { cut_off_at } => {
-                let waits =
-                    |state: &ListenerState| matches!(state.accepting, Accepting::Armed(_) | Accepting::Cancelled);
-                if !self.listeners.iter().any(waits) {
+                self.finish_renewing();
+                if !self.listeners.iter().any(ListenerState::is_busy) {
                     self.stop_listening();
                     self.phase = Phase::Draining { cut_off_at };
                 }
@@ -442,7 +449,10 @@ impl<D: Driver> Dispatcher<D> {
                 self.order_all(|| Order::CutOff);
                 self.phase = Phase::CutOff;
             }
-            Phase::Accepting => self.finish_closing(),
+            Phase::Accepting => {
+                self.finish_renewing();
+                self.finish_closing();
+            }
             Phase::Draining { .. } | Phase::CutOff | Phase::Ended => {}
         }
     }

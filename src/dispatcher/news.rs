@@ -2,9 +2,11 @@
 //! does not flood the log.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::events::{Denial, Event, EventSender};
+use crate::ledger::Ledger;
 use crate::time::Time;
 
 /// How often the log is told at most, of each kind.
@@ -40,10 +42,11 @@ impl Denied {
     }
 
     /// Tells what is due; at the end what is left, however short the last time is ago.
-    pub(super) fn tell(&mut self, listener: u16, now: Time, at_end: bool, events: &mut EventSender) {
+    pub(super) fn tell(&mut self, listener: &Arc<Ledger>, now: Time, at_end: bool, events: &mut EventSender) {
         for (why, news) in Denial::ALL.into_iter().zip(&mut self.kinds) {
             if news.due_at().is_some_and(|due| due <= now || at_end) {
                 let News { refused, closed, last: client, .. } = *news;
+                let listener = Arc::clone(listener);
                 events.send(Event::Denied { listener, why, refused, closed, client });
                 *news = News { tell_at: now + TELL_EVERY, ..News::default() };
             }
@@ -68,13 +71,14 @@ mod tests {
         Time::from_nanos(60_000_000_000 + millis * 1_000_000)
     }
 
-    /// What listener 3 tells: why, refused and closed, in the order of its events.
+    /// What a listener tells: why, refused and closed, in the order of its events.
     fn told(denied: &mut Denied, now: Time, at_end: bool) -> Vec<(Denial, u64, u64)> {
         let (mut sender, mut receiver): (EventSender, EventReceiver) = events(8, Doorbell::new(), Fd(0));
-        denied.tell(3, now, at_end, &mut sender);
+        denied.tell(&Ledger::new(3, "public", 1), now, at_end, &mut sender);
         let mut told = Vec::new();
         while let Some(event) = receiver.receive() {
-            let Event::Denied { listener: 3, why, refused, closed, client: None } = event else { panic!("{event:?}") };
+            let Event::Denied { listener, why, refused, closed, client: None } = event else { panic!("{event:?}") };
+            assert_eq!(listener.name(), "public");
             told.push((why, refused, closed));
         }
         told
@@ -113,7 +117,7 @@ mod tests {
         let mut denied = Denied::default();
         let client = |port| Some(SocketAddr::from(([192, 0, 2, 1], port)));
         [1, 2, 3].into_iter().for_each(|port| denied.count(Denial::Network, false, client(port)));
-        denied.tell(0, at(0), false, &mut sender);
+        denied.tell(&Ledger::new(0, "public", 1), at(0), false, &mut sender);
         let event = receiver.receive();
         assert!(matches!(event, Some(Event::Denied { client: last, closed: 3, .. }) if last == client(3)), "{event:?}");
     }

@@ -22,7 +22,7 @@ const NOBODY: u64 = u64::MAX;
 /// What the shards know of each other's queues for one backend.
 #[derive(Debug)]
 pub struct Waiting {
-    max: u32,
+    max: AtomicU32,
     total: Apart<AtomicU32>,
     /// Since when the first of each shard waits, in nanoseconds on the monotonic clock.
     first: Box<[Apart<AtomicU64>]>,
@@ -37,7 +37,12 @@ impl Waiting {
     #[must_use]
     pub fn new(max: u32, shards: usize) -> Self {
         let first = (0..shards).map(|_| Apart(AtomicU64::new(NOBODY))).collect();
-        Self { max, total: Apart::default(), first }
+        Self { max: AtomicU32::new(max), total: Apart::default(), first }
+    }
+
+    /// Has another bound for those that come from now on.
+    pub fn set_max(&self, max: u32) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// How many wait.
@@ -65,7 +70,8 @@ impl Waiter {
     /// One more that waits; `None` when as many do as may.
     #[must_use]
     pub fn new(waiting: &Arc<Waiting>) -> Option<Self> {
-        let one_more = |total: u32| (total < waiting.max).then(|| total + 1);
+        let max = waiting.max.load(Ordering::Relaxed);
+        let one_more = |total: u32| (total < max).then(|| total + 1);
         let entered = waiting.total.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         entered.is_ok().then(|| Self(Arc::clone(waiting)))
     }

@@ -1,25 +1,34 @@
 //! Listeners and backends before each shard makes them its own: credentials that are read, keys that are not parsed yet.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::StartError;
 use super::backend_tls::BackendTls;
 use super::listener_tls::{Common, ListenerTls};
-use crate::config::{self, Coalesce, Config, Limits, SessionLimits, Unreachable};
+use crate::config::{self, Coalesce, Config, Keyring, Limits, SessionLimits, Unreachable};
+use crate::control::{Hold, Wanted};
 use crate::io::SocketOptions;
+use crate::ledger::Ledger;
 use crate::multiplex;
 use crate::networks::AddressSet;
-use crate::roster::Roster;
 use crate::roster::waiting::Waiting;
+use crate::roster::{BackendId, Roster};
 use crate::secret::Secret;
 use crate::session::{self, coalescer::Threshold};
 use crate::shard::{self, BackendOptions};
 use crate::tls::{BackendCredentials, Connector, Credentials};
 
+/// All listeners and backends of a configuration.
+#[derive(Debug)]
+pub(super) struct Plans {
+    pub(super) listeners: Vec<ListenerPlan>,
+    pub(super) backends: Vec<BackendPlan>,
+}
+
 /// A listener, as each shard builds it.
 #[derive(Debug)]
 pub(super) struct ListenerPlan {
+    ledger: Arc<Ledger>,
     tls: Option<ListenerTls>,
     backend: u16,
     session: session::Options,
@@ -34,12 +43,57 @@ pub(super) struct ListenerPlan {
 /// A backend, as each shard builds it.
 #[derive(Debug)]
 pub(super) struct BackendPlan {
-    name: Box<str>,
+    identity: Identity,
     tls: Option<BackendTls>,
-    roster: Roster,
     options: BackendOptions,
-    waiting: Arc<Waiting>,
     edge: shard::BackendEdge,
+}
+
+/// What of a backend stays the same through reloads.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) id: BackendId,
+    pub(super) name: Arc<str>,
+    pub(super) waiting: Arc<Waiting>,
+}
+
+impl From<&Hold> for Identity {
+    fn from(hold: &Hold) -> Self {
+        Self { id: hold.id, name: Arc::clone(&hold.name), waiting: Arc::clone(&hold.waiting) }
+    }
+}
+
+impl From<&Wanted> for Identity {
+    fn from(wanted: &Wanted) -> Self {
+        Self { id: wanted.id, name: Arc::clone(&wanted.name), waiting: Arc::clone(&wanted.waiting) }
+    }
+}
+
+impl Plans {
+    /// `ledgers` and `identities` are those of the listeners and backends, in their order.
+    pub(super) fn of(
+        config: &Config,
+        keyring: Keyring,
+        common: &Common,
+        ledgers: &[Arc<Ledger>],
+        identities: &[Identity],
+    ) -> Self {
+        let read = keyring.listeners.into_iter().zip(keyring.passwords);
+        let listeners =
+            config.listeners.iter().zip(ledgers).zip(read).map(|((listener, ledger), (read, passwords))| {
+                ListenerPlan::of(config, listener, read, passwords, common, Arc::clone(ledger))
+            });
+        let backends = config.backends.iter().zip(identities).zip(keyring.backends);
+        let backends = backends.map(|((backend, identity), read)| BackendPlan::of(backend, identity.clone(), read));
+        Self { listeners: listeners.collect(), backends: backends.collect() }
+    }
+
+    /// For one shard, with these servers of the backends.
+    pub(super) fn build(&self, rosters: &[Roster]) -> Result<(Vec<shard::Listener>, Vec<shard::Backend>), StartError> {
+        let listeners = self.listeners.iter().map(ListenerPlan::build).collect::<Result<_, _>>()?;
+        let backends = self.backends.iter().zip(rosters).map(|(plan, roster)| plan.build(roster.clone()));
+        Ok((listeners, backends.collect::<Result<_, _>>()?))
+    }
 }
 
 impl ListenerPlan {
@@ -49,6 +103,7 @@ impl ListenerPlan {
         credentials: Option<Credentials>,
         passwords: Vec<Secret>,
         common: &Common,
+        ledger: Arc<Ledger>,
     ) -> Self {
         let tls = listener.tls.as_ref().zip(credentials);
         let tls = tls.map(|(tls, credentials)| ListenerTls::new(&listener.name, tls, credentials, common));
@@ -61,6 +116,7 @@ impl ListenerPlan {
             password,
         };
         Self {
+            ledger,
             tls,
             backend: index(listener.backend),
             session,
@@ -79,16 +135,16 @@ impl ListenerPlan {
 
     pub(super) fn build(&self) -> Result<shard::Listener, StartError> {
         let acceptor = self.tls.as_ref().map(ListenerTls::acceptor).transpose()?;
-        let session = Rc::new(self.session.clone());
         let edge = shard::ListenerEdge {
             proxies: self.proxies.clone(),
             users: Arc::clone(&self.users),
             guards_servers: self.guards_servers,
         };
         Ok(shard::Listener {
+            ledger: Arc::clone(&self.ledger),
             acceptor,
             backend: self.backend,
-            session,
+            session: self.session.clone(),
             socket: self.socket,
             edge,
             multiplex: self.multiplex.clone(),
@@ -138,33 +194,28 @@ fn socket_options(limits: &Limits, session: &SessionLimits) -> SocketOptions {
 }
 
 impl BackendPlan {
-    pub(super) fn of(
-        backend: &config::Backend,
-        roster: &Roster,
-        shards: usize,
-        credentials: Option<BackendCredentials>,
-    ) -> Self {
+    fn of(backend: &config::Backend, identity: Identity, credentials: Option<BackendCredentials>) -> Self {
         let tls = backend.tls.as_ref().zip(credentials);
-        let tls = tls.map(|(tls, credentials)| BackendTls::new(&backend.name, tls, credentials));
-        let waiting = Arc::new(Waiting::new(backend.queue_max, shards));
-        let (name, options) = (backend.name.clone(), backend.options.clone());
-        Self { name, tls, roster: roster.clone(), options, waiting, edge: backend.edge.clone() }
+        let tls = tls.map(|(tls, credentials)| BackendTls::new(&backend.name, tls, Arc::new(credentials)));
+        Self { identity, tls, options: backend.options.clone(), edge: backend.edge.clone() }
     }
 
-    pub(super) fn build(&self) -> Result<shard::Backend, StartError> {
+    fn build(&self, roster: Roster) -> Result<shard::Backend, StartError> {
         Ok(shard::Backend {
-            name: self.name.clone(),
-            roster: self.roster.clone(),
+            id: self.identity.id,
+            // Each shard counts references of its own.
+            name: (*self.identity.name).into(),
+            roster,
             connector: self.connector()?,
             options: self.options.clone(),
-            waiting: Arc::clone(&self.waiting),
+            waiting: Arc::clone(&self.identity.waiting),
             edge: self.edge.clone(),
         })
     }
 
-    /// The sessions that wait for a place at one of its servers.
-    pub(super) const fn waiting(&self) -> &Arc<Waiting> {
-        &self.waiting
+    /// What its TLS is made from, where it speaks that.
+    pub(super) fn credentials(&self) -> Option<Arc<BackendCredentials>> {
+        self.tls.as_ref().map(|tls| Arc::clone(tls.credentials()))
     }
 
     /// What makes the TLS side of connections to its servers, where there is one.

@@ -1,8 +1,10 @@
 //! The listening sockets: bound here, or handed over by whoever listens already: the service manager (socket activation,
-//! `sd_listen_fds(3)`), or the process that this one replaces.
+//! `sd_listen_fds(3)`), or the process that this one replaces. A reload keeps those that it has a use for and binds the
+//! others.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StartError;
 use super::plans::ListenerPlan;
@@ -21,13 +23,92 @@ struct Inherited {
     name: String,
 }
 
-/// Listening sockets, in the listeners' order, and where each really listens. A listener whose name or address one has
-/// that was handed over takes it; the others are bound.
+/// A listener's socket, which is the dispatcher's.
+#[derive(Clone, Debug)]
+pub(super) struct ListenerSocket {
+    pub(super) name: Box<str>,
+    /// Where it was to listen, and where it does.
+    pub(super) bind: SocketAddr,
+    pub(super) address: SocketAddr,
+    pub(super) backlog: u32,
+    pub(super) socket: Fd,
+}
+
+/// The sockets of all listeners, in their order.
+#[derive(Clone, Debug)]
+pub(super) struct Sockets(Arc<Mutex<Vec<ListenerSocket>>>);
+
+impl Sockets {
+    pub(super) fn new(sockets: Vec<ListenerSocket>) -> Self {
+        Self(Arc::new(Mutex::new(sockets)))
+    }
+
+    /// For as long as they are being exchanged, or used for what needs them to stay open.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<ListenerSocket>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Sockets::lock`], unless that would have to wait.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Vec<ListenerSocket>>> {
+        self.0.try_lock().ok()
+    }
+}
+
+/// The sockets of a configuration that comes behind another.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// In the listeners' order.
+    pub(super) sockets: Vec<ListenerSocket>,
+    /// Those of them that nobody has listened on before; closed when this is dropped.
+    pub(super) bound: Vec<OwnedFd>,
+}
+
+impl Next {
+    /// A listener keeps its socket while it is bound where it was, and takes one that another leaves there; the others are
+    /// bound anew.
+    pub(super) fn open(config: &Config, before: &[ListenerSocket]) -> Result<Self, StartError> {
+        let mut left: Vec<Option<&ListenerSocket>> = before.iter().map(Some).collect();
+        let mut take = |fits: &dyn Fn(&ListenerSocket) -> bool| {
+            left.iter_mut().find(|socket| socket.is_some_and(fits)).and_then(Option::take)
+        };
+        // First those that stay, so that none of them is taken for another's.
+        let own: Vec<_> = config
+            .listeners
+            .iter()
+            .map(|listener| take(&|socket| socket.name == listener.name && socket.bind == listener.bind))
+            .collect();
+        let mut next = Self { sockets: Vec::new(), bound: Vec::new() };
+        for (listener, own) in config.listeners.iter().zip(own) {
+            let others = || take(&|socket| socket.bind == listener.bind && socket.bind.port() != 0);
+            let (socket, address) = match own.or_else(others) {
+                Some(kept) => (kept.socket, kept.address),
+                None => {
+                    let (socket, address) = bind(listener)?;
+                    let number = Fd(socket.as_raw_fd());
+                    next.bound.push(socket);
+                    (number, address)
+                }
+            };
+            next.sockets.push(ListenerSocket::new(listener, socket, address));
+        }
+        Ok(next)
+    }
+}
+
+impl ListenerSocket {
+    pub(super) fn new(listener: &Listener, socket: Fd, address: SocketAddr) -> Self {
+        let (name, bind, backlog) = (listener.name.clone(), listener.bind, listener.listen_backlog);
+        Self { name, bind, address, backlog, socket }
+    }
+}
+
+/// Listening sockets, in the listeners' order. A listener whose name or address one has that was handed over takes it; the
+/// others are bound.
 pub(super) fn open(
     config: &Config,
     plans: &[ListenerPlan],
     mut predecessor: Option<&mut Predecessor>,
-) -> Result<(Vec<Fd>, Vec<SocketAddr>), StartError> {
+) -> Result<Vec<ListenerSocket>, StartError> {
     let mut left = |listener: &Listener| predecessor.as_mut()?.take_listener(&listener.name, listener.bind);
     let mut inherited = take_over(&numbered(|name| std::env::var(name).ok(), std::process::id())?)?;
     let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
@@ -53,11 +134,18 @@ pub(super) fn open(
             known.join(", ")
         )));
     }
-    // Accepted sockets have the options of their listener.
-    for ((socket, _), plan) in sockets.iter().zip(plans) {
-        sys::tune_socket(Fd(socket.as_raw_fd()), plan.socket());
+    let sockets = config.listeners.iter().zip(sockets);
+    let sockets = sockets.map(|(listener, (socket, address))| ListenerSocket::new(listener, socket.into(), address));
+    let sockets: Vec<_> = sockets.collect();
+    tune(&sockets, plans);
+    Ok(sockets)
+}
+
+/// Accepted sockets have the options of their listener.
+pub(super) fn tune(sockets: &[ListenerSocket], plans: &[ListenerPlan]) {
+    for (ListenerSocket { socket, .. }, plan) in sockets.iter().zip(plans) {
+        sys::tune_socket(*socket, plan.socket());
     }
-    Ok(sockets.into_iter().map(|(socket, address)| (Fd::from(socket), address)).unzip())
 }
 
 fn bind(listener: &Listener) -> Result<(OwnedFd, SocketAddr), StartError> {

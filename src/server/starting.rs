@@ -7,7 +7,6 @@ use std::sync::mpsc;
 
 use super::StartError;
 use super::blueprint::Blueprint;
-use super::plans::{BackendPlan, ListenerPlan};
 use super::rings::{DISPATCHER_RING, shard_ring};
 use super::supervision::{End, Ends, spawn};
 use crate::config::Config;
@@ -62,8 +61,7 @@ impl Starting {
     ) -> Result<Self, StartError> {
         let (order_sender, order_receiver) = mailbox(MAILBOX_ORDERS);
         let (publisher, reader) = pending_flags(blueprint.slots, PENDING_HINTS);
-        let load = Arc::new(LoadCell::new(blueprint.listeners.len() + 1));
-        let tally = Arc::new(Tally::of_shard(blueprint.listeners.len()));
+        let (load, tally) = (Arc::new(LoadCell::default()), Arc::new(Tally::default()));
         let port =
             PortEnds { mailbox: order_sender, pending: reader, load: Arc::clone(&load), tally: Arc::clone(&tally) };
         let (ready_sender, ready) = mpsc::channel();
@@ -126,8 +124,7 @@ type ShardParts = (Uring, Vec<shard::Listener>, Vec<shard::Backend>);
 
 fn shard_parts(blueprint: &Blueprint) -> Result<ShardParts, StartError> {
     tls::warm_up();
-    let listeners = blueprint.listeners.iter().map(ListenerPlan::build).collect::<Result<_, _>>()?;
-    let backends = blueprint.backends.iter().map(BackendPlan::build).collect::<Result<_, _>>()?;
+    let (listeners, backends) = blueprint.plans.build(&blueprint.rosters)?;
     let driver = Uring::new(&shard_ring(blueprint.slots)).map_err(StartError::Unavailable)?;
     Ok((driver, listeners, backends))
 }

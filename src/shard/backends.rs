@@ -11,7 +11,7 @@ use super::queue::Queue;
 use crate::io::Address;
 use crate::roster::balance::{self, Balance, Balancer, Candidate};
 use crate::roster::waiting::Waiting;
-use crate::roster::{Member, Place, Roster, Standing};
+use crate::roster::{BackendId, Member, Place, Roster, Standing};
 use crate::session::transport::Transport;
 use crate::time::Time;
 use crate::tls::Connector;
@@ -22,8 +22,10 @@ const TOLD_MAX: usize = 4;
 /// A backend as its listeners' sessions see it.
 #[derive(Debug)]
 pub struct Backend {
+    /// Which it is, also after a reload.
+    pub id: BackendId,
     /// Its name in the configuration.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Its servers.
     pub roster: Roster,
     /// What makes the TLS side of connections to each of them; without one they are spoken to in plain text.
@@ -68,15 +70,21 @@ pub(super) struct Target {
     pub(super) connector: Option<Connector>,
     /// What stands for it in hashes.
     key: u64,
-    /// The shard's sessions that share connections to it.
-    sharing: Cell<u32>,
+    /// The shard's sessions that share connections to it, whatever it has been made anew for.
+    sharing: Rc<Cell<u32>>,
 }
 
 impl Target {
     fn new(member: &Arc<Member>, connector: Option<&Connector>) -> Rc<Self> {
         let connector = connector.map(|connector| connector.towards(member.server_name.clone()));
         let key = balance::key(&member.address.to_string());
-        Rc::new(Self { member: Arc::clone(member), connector, key, sharing: Cell::new(0) })
+        Rc::new(Self { member: Arc::clone(member), connector, key, sharing: Rc::default() })
+    }
+
+    /// The same server, as another connector reaches it or another description has it.
+    fn again(&self, member: &Arc<Member>, connector: Option<&Connector>) -> Rc<Self> {
+        let connector = connector.map(|connector| connector.towards(member.server_name.clone()));
+        Rc::new(Self { member: Arc::clone(member), connector, key: self.key, sharing: Rc::clone(&self.sharing) })
     }
 
     fn candidate(&self, index: usize) -> Candidate {
@@ -98,7 +106,12 @@ impl Target {
 /// A backend as one shard sees it: its snapshot of the servers, its turn-taking among them, and who waits.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    name: Box<str>,
+    pub(super) id: BackendId,
+    pub(super) name: Arc<str>,
+    /// No listener leads to it; it stays for the sessions that have come to it before.
+    pub(super) gone: bool,
+    /// Sessions of the shard that have come to it.
+    pub(super) sessions: usize,
     targets: Vec<Rc<Target>>,
     connector: Option<Connector>,
     pub(super) options: BackendOptions,
@@ -114,9 +127,12 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(backend: Backend, shard: u16, seed: u64) -> Self {
-        let Backend { name, roster, connector, options, waiting, edge } = backend;
+        let Backend { id, name, roster, connector, options, waiting, edge } = backend;
         let mut upstream = Self {
+            id,
             name,
+            gone: false,
+            sessions: 0,
             targets: Vec::new(),
             connector,
             balancer: Balancer::new(options.balance, seed),
@@ -182,7 +198,7 @@ impl Upstream {
         self.candidates.clear();
         for (index, target) in self.targets.iter().enumerate() {
             let member = &target.member;
-            let is_tried = tried.iter().any(|tried| Arc::ptr_eq(tried, member));
+            let is_tried = tried.iter().any(|tried| tried.is_same_server(member));
             if member.backup == backup && !is_tried && member.standing() == Standing::Up {
                 self.candidates.push(target.candidate(index));
             }
@@ -207,10 +223,12 @@ impl Upstream {
 
     /// Takes over another snapshot. Members that stay keep what their servers gave for the next connections.
     pub(super) fn exchange(&mut self, roster: &Roster) {
-        let targets = roster.iter().map(|member| {
-            let same = self.targets.iter().find(|target| Arc::ptr_eq(&target.member, member));
-            same.map_or_else(|| Target::new(member, self.connector.as_ref()), Rc::clone)
-        });
+        let targets =
+            roster.iter().map(|member| match self.targets.iter().find(|target| target.member.is_same_server(member)) {
+                Some(target) if Arc::ptr_eq(&target.member, member) => Rc::clone(target),
+                Some(target) => target.again(member, self.connector.as_ref()),
+                None => Target::new(member, self.connector.as_ref()),
+            });
         self.targets = targets.collect();
         self.balancer.forget();
         // Shards that begin with the same server would send the first sessions of a burst all to that one.
@@ -220,14 +238,23 @@ impl Upstream {
         }
     }
 
-    /// Speaks TLS by another connector from the next connection on; those that were used. Sessions with a place at a server
+    /// Is as `backend` says from the next connection on; the connectors that were used. Sessions with a place at a server
     /// keep what they began with.
-    pub(super) fn renew(&mut self, connector: Option<Connector>) -> Vec<Connector> {
+    pub(super) fn renew(&mut self, backend: Backend, seed: u64) -> Vec<Connector> {
+        let Backend { id: _, name: _, roster, connector, options, waiting: _, edge } = backend;
+        if self.options.balance != options.balance {
+            self.balancer = Balancer::new(options.balance, seed);
+        }
+        (self.options, self.edge, self.gone) = (options, edge, false);
         let used = self.targets.iter().filter_map(|target| target.connector.clone());
         let used = self.connector.take().into_iter().chain(used).collect();
         self.connector = connector;
         for target in &mut self.targets {
-            *target = Target::new(&target.member, self.connector.as_ref());
+            *target = target.again(&target.member, self.connector.as_ref());
+        }
+        let members = self.targets.iter().map(|target| Arc::as_ptr(&target.member));
+        if !members.eq(roster.iter().map(Arc::as_ptr)) {
+            self.exchange(&roster);
         }
         used
     }
@@ -275,7 +302,8 @@ mod tests {
         let roster = servers.into_iter().collect();
         let waiting = Arc::new(Waiting::new(1, 1));
         let edge = BackendEdge::default();
-        Upstream::new(Backend { name: "cache".into(), roster, connector: None, options, waiting, edge }, 0, 1)
+        let (id, name) = (BackendId(0), "cache".into());
+        Upstream::new(Backend { id, name, roster, connector: None, options, waiting, edge }, 0, 1)
     }
 
     fn upstream(ports: &[u16]) -> Upstream {

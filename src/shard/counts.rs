@@ -3,6 +3,7 @@
 use super::Shard;
 use crate::io::{BufferGroup, Driver, Errno};
 use crate::labels::labelled;
+use crate::ledger::Ledger;
 use crate::metrics::CONNECT_FAILURES_MAX;
 use crate::session::close::CloseReason;
 
@@ -58,8 +59,9 @@ impl<D: Driver> Shard<D> {
     }
 
     /// Counts the end of a session.
-    pub(super) fn count_end(&self, listener: u16, reason: Option<CloseReason>) {
-        self.tally.sessions_ended_of[listener].add(1);
+    pub(super) fn count_end(&self, ledger: &Ledger, reason: Option<CloseReason>) {
+        ledger.count_ended(self.options.id);
+        self.tally.sessions_ended.add(1);
         let Some(reason) = reason else { return };
         self.tally.ended[reason.index()].add(1);
         if let CloseReason::HandshakeFailed(failure) = reason {

@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Shard;
+use super::listeners::Rules;
 use super::token::SessionId;
-use super::{Listener, Shard};
 use crate::auth_check::Demand;
 use crate::io::{Driver, Lease};
 use crate::networks::AddressSet;
@@ -17,7 +18,7 @@ use crate::session::close::CloseReason;
 use crate::session::greeting::{Greeting, Opening};
 use crate::session::transport::Transport;
 use crate::session::{Refusal, Session, Side, Turn};
-use crate::tls::{Acceptor, ClientNames, ClientRules, Summary};
+use crate::tls::{ClientNames, ClientRules, Summary};
 use crate::wire::proxy::{self, Addresses, Tls, Tlvs};
 use crate::wire::{ClientFacts, Template};
 
@@ -54,13 +55,12 @@ pub struct BackendEdge {
     pub client_info: Option<Template>,
 }
 
-/// What a server must be like for a listener's clients. Whether these need a certificate may change with a reload.
-fn demand(listener: &Listener) -> Option<Demand> {
-    let needs_certificate = listener.acceptor.as_ref().is_some_and(Acceptor::requires_certificate);
-    if !listener.edge.users.is_empty() {
+/// What a server must be like for a listener's clients.
+fn demand(rules: &Rules) -> Option<Demand> {
+    if !rules.edge.users.is_empty() {
         Some(Demand::Closed)
     } else {
-        (listener.edge.guards_servers && !needs_certificate).then_some(Demand::Guarded)
+        (rules.edge.guards_servers && !rules.requires_certificate).then_some(Demand::Guarded)
     }
 }
 
@@ -77,14 +77,14 @@ impl BackendEdge {
 
 /// A session for a client that has come from `peer`.
 pub(super) fn session(
-    listener: &Listener,
+    rules: &Rules,
     client: Transport,
     refusal: Option<Refusal>,
     peer: Option<SocketAddr>,
     turn: &mut Turn<'_>,
 ) -> Session {
-    let options = Rc::clone(&listener.session);
-    let Some(proxies) = &listener.edge.proxies else { return Session::new(client, options, refusal, turn) };
+    let options = Rc::clone(&rules.session);
+    let Some(proxies) = &rules.edge.proxies else { return Session::new(client, options, refusal, turn) };
     let mut session = Session::behind_proxy(client, options, refusal, turn);
     match peer {
         Some(peer) if proxies.contains(peer.ip()) => {}
@@ -113,7 +113,7 @@ impl<D: Driver> Shard<D> {
     /// has users and none for this client, who is told so.
     pub(super) fn settle_user(&mut self, id: SessionId) -> bool {
         let Some(entry) = self.table.entry(id) else { return false };
-        let users = &self.listeners[usize::from(entry.listener)].edge.users;
+        let users = &entry.rules.edge.users;
         if users.is_empty() || entry.user.is_some() {
             return true;
         }
@@ -129,9 +129,8 @@ impl<D: Driver> Shard<D> {
     /// What the server that was dialled is told first.
     pub(super) fn opening(&mut self, id: SessionId) -> Opening {
         let Some(entry) = self.table.entry(id) else { return Opening::default() };
-        let listener = &self.listeners[usize::from(entry.listener)];
-        let edge = &self.backends[usize::from(listener.backend)].edge;
-        let demand = demand(listener);
+        let edge = &self.backends[entry.rules.backend].edge;
+        let demand = demand(&entry.rules);
         if edge.is_bare() && demand.is_none() {
             return Opening::default();
         }
@@ -147,7 +146,7 @@ impl<D: Driver> Shard<D> {
         {
             greeting.probe(demand, check.clone());
         }
-        if let Some(user) = entry.user.and_then(|user| listener.edge.users.get(user)) {
+        if let Some(user) = entry.user.and_then(|user| entry.rules.edge.users.get(user)) {
             greeting.authenticate(&user.name, &user.password);
         }
         let facts = ClientFacts { address: entry.client_address, common_name, server_name };

@@ -117,6 +117,11 @@ impl Queue {
         }
     }
 
+    /// Has another bound from the next turn on.
+    pub(super) const fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
     /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.going_on.is_empty() && self.arrived.is_empty() && self.new_ones() == 0
@@ -212,9 +217,11 @@ impl<D: Driver> Shard<D> {
         for index in 0..self.handshakes.arrived.len() {
             let id = self.handshakes.arrived[index];
             let Some(entry) = self.table.entry(id) else { continue };
-            let acceptor = &self.listeners[usize::from(entry.listener)].acceptor;
+            let ledger = &entry.rules.ledger;
+            let acceptor =
+                || self.entrances.iter().find(|entrance| entrance.rules.ledger == *ledger)?.acceptor.as_ref();
             let knows = |acceptor: &Acceptor| acceptor.knows(entry.handshake.bytes.data());
-            if waiting > MESSAGES_PER_TURN_MAX && acceptor.as_ref().is_some_and(knows) {
+            if waiting > MESSAGES_PER_TURN_MAX && acceptor().is_some_and(knows) {
                 self.handshakes.resumable.push_back(id);
             } else {
                 self.handshakes.fresh.push_back(id);

@@ -1,5 +1,6 @@
 //! The connections of trunks: what a multiplexer wants of a server, carried out, and what the server answers, carried back.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Shard;
@@ -53,13 +54,12 @@ impl<D: Driver> Shard<D> {
     /// Begins to make a connection that the multiplexer wants.
     pub(super) fn dial_line(&mut self, trunk: usize, link: Id) {
         let content = self.trunks.at(trunk);
-        let (listener, member) = (content.listener, Arc::clone(&content.target.member));
+        let (rules, member) = (Rc::clone(&content.rules), Arc::clone(&content.target.member));
         let Some(place) = Place::take(&member) else {
             return self.fail_dial(trunk, link, "it has as many connections as it may (max_connections)");
         };
-        let listener = &self.listeners[usize::from(listener)];
-        let source = self.backends[usize::from(listener.backend)].next_source(&member.address);
-        let options = SocketOptions { source, ..listener.socket };
+        let source = self.backends[rules.backend].next_source(&member.address);
+        let options = SocketOptions { source, ..rules.socket };
         let fd = match self.driver.open_socket(&member.address, &options) {
             Ok(fd) => fd,
             Err(errno) => {
@@ -280,8 +280,7 @@ impl<D: Driver> Shard<D> {
     /// Shakes hands with a server that is connected.
     fn secure_line(&mut self, id: Id, transport: Transport) {
         let Some(trunk) = self.trunks.lines.at(id).map(|line| line.trunk) else { return };
-        let listener = usize::from(self.trunks.at(trunk).listener);
-        let mut secure = Secure::new(transport, self.listeners[listener].session.coalesce);
+        let mut secure = Secure::new(transport, self.trunks.at(trunk).rules.session.coalesce);
         secure.queue_replies(&mut self.pool);
         if let Some(line) = self.trunks.lines.at_mut(id) {
             line.secure = Some(Box::new(secure));
@@ -341,8 +340,7 @@ impl<D: Driver> Shard<D> {
         let content = self.trunks.at(trunk);
         content.lines.remove(link);
         content.reached_lines -= usize::from(is_reached);
-        let listener = usize::from(content.listener);
-        let had_its_time = self.now.since(dialled_at) >= self.listeners[listener].session.connect_timeout;
+        let had_its_time = self.now.since(dialled_at) >= content.rules.session.connect_timeout;
         if !is_reached && had_its_time {
             self.tally.connects_failed[ConnectFailure::Timeout.index()].add(1);
             self.note_failure(trunk, "no answer within the connect timeout");

@@ -9,7 +9,8 @@ use super::Shard;
 use super::table::Entry;
 use super::token::SessionId;
 use crate::io::Driver;
-use crate::roster::Member;
+use crate::ledger::Ledger;
+use crate::roster::{BackendId, Member};
 use crate::session::Side;
 use crate::time::Time;
 
@@ -19,10 +20,10 @@ const SLOTS_PER_ORDER_MAX: u32 = 1_024;
 /// Which sessions are meant: all that have everything that is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of this listener, by its index.
-    pub listener: Option<u16>,
-    /// Of this backend, by its index.
-    pub backend: Option<u16>,
+    /// Of this listener.
+    pub listener: Option<Arc<Ledger>>,
+    /// Of this backend.
+    pub backend: Option<BackendId>,
     /// From this address.
     pub client: Option<IpAddr>,
     /// At least as old as this.
@@ -66,8 +67,10 @@ pub struct Row {
     pub client_identity: Option<Box<str>>,
     /// The version of TLS that the client speaks, once its handshake is complete.
     pub tls_version: Option<&'static str>,
-    /// The listener's index in the configuration.
-    pub listener: u16,
+    /// Its listener.
+    pub listener: Arc<Ledger>,
+    /// The name of its backend.
+    pub backend: Arc<str>,
     /// Its server, once one is dialled.
     pub server: Option<Arc<Member>>,
     /// Our port towards the server.
@@ -101,33 +104,34 @@ impl<D: Driver> Shard<D> {
                 page.next = Some(id.slot);
                 break;
             }
-            page.rows.push(row(id, entry, self.now));
+            page.rows.push(row(id, entry, &self.backends[entry.rules.backend].name, self.now));
         }
         // Whoever asked for it may have given up.
         let _ = answer.send(page);
     }
 
     fn is_meant(&self, entry: &Entry, filter: &Filter) -> bool {
-        let Filter { listener, backend, client, age_min, bytes_min, pending } = *filter;
+        let Filter { listener, backend, client, age_min, bytes_min, pending } = filter;
         let session = &entry.session;
         let bytes = || Side::BOTH.map(|side| session.bytes(side)).iter().map(|(one, other)| one + other).sum::<u64>();
-        listener.is_none_or(|listener| entry.listener == listener)
-            && backend.is_none_or(|backend| self.listeners[usize::from(entry.listener)].backend == backend)
+        listener.as_ref().is_none_or(|listener| entry.rules.ledger == *listener)
+            && backend.is_none_or(|backend| self.backends[entry.rules.backend].id == backend)
             && client.is_none_or(|client| entry.client_address.is_some_and(|address| address.ip() == client))
             && pending.is_none_or(|pending| entry.pending == pending)
-            && self.now.since(session.started()) >= age_min
-            && bytes() >= bytes_min
+            && self.now.since(session.started()) >= *age_min
+            && bytes() >= *bytes_min
     }
 }
 
-fn row(id: SessionId, entry: &Entry, now: Time) -> Row {
+fn row(id: SessionId, entry: &Entry, backend: &Arc<str>, now: Time) -> Row {
     let session = &entry.session;
     Row {
         id,
         client: entry.client_address,
         client_identity: session.client_identity(),
         tls_version: session.tls_summary(Side::Client).map(|tls| tls.version),
-        listener: entry.listener,
+        listener: Arc::clone(&entry.rules.ledger),
+        backend: Arc::clone(backend),
         server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
         server_local_port: entry.server_local_port,
         stage: session.stage(),

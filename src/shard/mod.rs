@@ -20,10 +20,12 @@ mod edges;
 mod handshakes;
 mod lines;
 pub mod links;
+mod listeners;
 pub mod listing;
 mod multiplexed;
 mod orders;
 mod queue;
+mod renewal;
 mod secure;
 mod settle;
 mod socket;
@@ -33,33 +35,35 @@ mod token;
 mod trunks;
 
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+use slab::Slab;
 
 pub use backends::{Backend, BackendOptions};
 pub use counts::ConnectFailure;
 pub use edges::{BackendEdge, ListenerEdge, User};
-pub use orders::{Dismissal, Handoff, Order, Renewal, Replaced};
+pub use listeners::Listener;
+pub use orders::{Dismissal, Handoff, Order};
+pub use renewal::{Renewal, Replaced};
 pub use token::SessionId;
 
 use crate::events::Event;
-use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, SocketOptions, Wait};
+use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, Wait};
 use crate::load::Load;
 use crate::metrics::Tally;
-use crate::multiplex;
 use crate::pool::{Pool, SendBuf};
 use crate::session::transport::Transport;
-use crate::session::{self, Side, Turn};
+use crate::session::{Side, Turn};
 use crate::shard::backends::Upstream;
 use crate::shard::links::Links;
+use crate::shard::listeners::Entrance;
 use crate::shard::socket::Receive;
 use crate::shard::table::Table;
 use crate::shard::timers::Timers;
 use crate::shard::token::{Owner, Purpose, SLOTS_MAX};
 use crate::shard::trunks::Trunks;
 use crate::time::Time;
-use crate::tls::Acceptor;
 
 /// Completions served in one turn; the rest waits in the completion queue. Bounds how long a send that is due waits.
 const COMPLETIONS_PER_TURN_MAX: usize = 2048;
@@ -81,23 +85,6 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// What a shard knows of a listener.
-#[derive(Debug)]
-pub struct Listener {
-    /// Makes the TLS side of a session; without one its clients speak plain text.
-    pub acceptor: Option<Acceptor>,
-    /// The index of its backend.
-    pub backend: u16,
-    /// What bounds its sessions.
-    pub session: Rc<session::Options>,
-    /// Set on every socket towards a server.
-    pub socket: SocketOptions,
-    /// What stands in front of its clients' first bytes.
-    pub edge: ListenerEdge,
-    /// What bounds the multiplexers of its sessions, where these share connections.
-    pub multiplex: Option<multiplex::Options>,
-}
-
 /// What a shard leaves behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -113,8 +100,12 @@ pub struct Shard<D> {
     options: Options,
     driver: D,
     links: Links,
-    listeners: Vec<Listener>,
-    backends: Vec<Upstream>,
+    /// As the dispatcher numbers the listeners.
+    entrances: Vec<Entrance>,
+    /// Those of the listeners, and those that sessions have left.
+    backends: Slab<Upstream>,
+    /// The last seed that was drawn from.
+    seed: u64,
     table: Table,
     trunks: Trunks,
     pool: Pool,
@@ -148,16 +139,15 @@ impl<D: Driver> Shard<D> {
     #[must_use]
     pub fn new(options: Options, driver: D, links: Links, listeners: Vec<Listener>, backends: Vec<Backend>) -> Self {
         let now = driver.now();
+        let (backends, keys) = renewal::first_backends(backends, options.id, options.seed);
         Self {
             options,
             driver,
             tally: Arc::clone(&links.tally),
             links,
-            listeners,
-            backends: (options.seed..)
-                .zip(backends)
-                .map(|(seed, backend)| Upstream::new(backend, options.id, seed))
-                .collect(),
+            entrances: listeners.into_iter().map(|listener| Entrance::new(listener, &keys)).collect(),
+            backends,
+            seed: options.seed.wrapping_add(keys.len() as u64),
             table: Table::new(options.slots_max.min(SLOTS_MAX)),
             trunks: Trunks::new(),
             pool: Pool::new(),
@@ -364,7 +354,7 @@ impl<D: Driver> Shard<D> {
         let Some(entry) = self.table.entry(id).filter(|_| self.options.tells_reached) else { return };
         self.links.events.send(Event::Reached {
             client: entry.client_address,
-            listener: entry.listener,
+            listener: Arc::clone(&entry.rules.ledger),
             shard: self.options.id,
             server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
             server_local_port: entry.server_local_port,

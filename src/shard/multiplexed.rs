@@ -32,13 +32,11 @@ impl<D: Driver> Shard<D> {
     pub(super) fn join(&mut self, id: SessionId) {
         let now = self.now;
         let Some(entry) = self.table.entry(id) else { return };
-        let listener = &self.listeners[usize::from(entry.listener)];
-        let Some(options) = &listener.multiplex else { return };
-        let upstream = &mut self.backends[usize::from(listener.backend)];
+        let upstream = &mut self.backends[entry.rules.backend];
         let Some(target) = upstream.choose(&entry.tried, entry.client_address.map(|address| address.ip())) else {
             return self.tell_unreachable(id);
         };
-        let trunk = self.trunks.towards(entry.listener, &target, options);
+        let Some(trunk) = self.trunks.towards(&entry.rules, &target, &mut upstream.sessions) else { return };
         entry.target = Some(Rc::clone(&target));
         entry.seat = Some(Box::new(Seat::new(trunk, &target)));
         entry.dismissed = false;
@@ -286,6 +284,8 @@ impl<D: Driver> Shard<D> {
         };
         let trunk = self.trunks.at(index);
         trunk.deadline = [trunk.multiplexer.deadline(), own.filter(|&until| until > now)].into_iter().flatten().min();
-        self.trunks.remove_unnamed(index);
+        if let Some(backend) = self.trunks.remove_unnamed(index) {
+            self.leave_backend(backend);
+        }
     }
 }

@@ -1,26 +1,27 @@
 //! What the dispatcher tells a shard, and what the shard does about it.
 
-use std::mem;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::Shard;
 use super::edges;
 use super::handshakes::Handshake;
+use super::listeners::Entrance;
 use super::listing::Listing;
 use super::socket::Socket;
 use super::table::Entry;
 use super::token::SessionId;
+use super::{Renewal, Shard};
 use crate::events::Event;
 use crate::io::{Driver, Fd};
+use crate::ledger::Ledger;
 use crate::pulse::Ping;
-use crate::roster::{Member, Roster};
+use crate::roster::{BackendId, Member, Roster};
 use crate::session::close::CloseReason;
 use crate::session::transport::Transport;
 use crate::session::{Refusal, Side, Turn};
 use crate::sources::SourceSlot;
-use crate::tls::{Acceptor, Connector};
 
 /// Hand-offs taken in one turn.
 const HANDOFFS_PER_TURN_MAX: usize = 64;
@@ -30,12 +31,12 @@ const HANDOFFS_PER_TURN_MAX: usize = 64;
 pub enum Order {
     /// Serve this client.
     Serve(Handoff),
-    /// Speak TLS in this way with the clients that follow.
+    /// Serve the clients that follow as this says.
     Renew(Box<Renewal>),
     /// Send the sessions that follow to these servers.
     Roster {
-        /// The backend's index.
-        backend: u16,
+        /// The backend's; one that is gone is passed over.
+        backend: BackendId,
         /// All its servers from now on.
         roster: Roster,
     },
@@ -68,8 +69,8 @@ pub enum Order {
     TellReached(bool),
     /// Close each session of this listener once it is owed nothing and has been quiet for this long or a little more.
     DrainListener {
-        /// The listener's index.
-        listener: u16,
+        /// Which.
+        listener: Arc<Ledger>,
         /// The shortest quiet time.
         quiet: Duration,
     },
@@ -90,12 +91,10 @@ pub enum Order {
 pub struct Handoff {
     /// The accepted socket.
     pub client: Fd,
-    /// The listener's index.
+    /// The listener's index among those that the shard was told of last.
     pub listener: u16,
     /// Set when the client is only to be told why it is not served.
     pub refusal: Option<Refusal>,
-    /// The dispatcher's counter that the session's end is counted in.
-    pub counter: u16,
     /// Where the client's source counts its connections, if it does.
     pub source: Option<SourceSlot>,
 }
@@ -114,27 +113,6 @@ pub enum Dismissal {
     },
 }
 
-/// What a shard's listeners and backends speak TLS with from the next connection on. Sessions that are there keep what
-/// they began with.
-#[derive(Debug)]
-pub struct Renewal {
-    /// One for each listener, in their order; none where it is plain.
-    pub acceptors: Vec<Option<Acceptor>>,
-    /// One for each backend, in their order, as [`Backend::connector`](super::Backend::connector); none where it is plain.
-    pub connectors: Vec<Option<Connector>>,
-    /// Where the replaced ones go: to whoever waits for the change and has the time to drop them.
-    pub replaced: mpsc::Sender<Replaced>,
-}
-
-/// What a shard's listeners and backends have spoken TLS with.
-#[derive(Debug)]
-pub struct Replaced {
-    /// One for each listener.
-    pub acceptors: Vec<Option<Acceptor>>,
-    /// Those of all servers.
-    pub connectors: Vec<Connector>,
-}
-
 impl<D: Driver> Shard<D> {
     pub(super) fn take_orders(&mut self) {
         for _ in 0..HANDOFFS_PER_TURN_MAX {
@@ -142,14 +120,14 @@ impl<D: Driver> Shard<D> {
             match order {
                 Order::Serve(handoff) => self.serve(handoff),
                 Order::Renew(renewal) => self.renew(*renewal),
-                Order::Roster { backend, roster } => self.backends[usize::from(backend)].exchange(&roster),
+                Order::Roster { backend, roster } => self.exchange_roster(backend, &roster),
                 Order::Dismiss { member, dismissal } => self.dismiss(&member, dismissal),
                 Order::Ping(ping) => ping.answer(),
                 Order::Inspect { slot, pending } => self.inspect(slot, pending),
                 Order::List(listing) => self.list(*listing),
                 Order::End { id, answer } => self.end(id, &answer),
                 Order::TellReached(tells) => self.options.tells_reached = tells,
-                Order::DrainListener { listener, quiet } => self.drain_listener(listener, quiet),
+                Order::DrainListener { listener, quiet } => self.drain_listener(&listener, quiet),
                 Order::Drain { quiet } => self.begin_drain(quiet),
                 Order::CutOff => self.cut_off(),
                 Order::Stop => {
@@ -161,20 +139,21 @@ impl<D: Driver> Shard<D> {
     }
 
     fn serve(&mut self, handoff: Handoff) {
+        let Entrance { acceptor, rules } = &self.entrances[usize::from(handoff.listener)];
+        let refused = handoff.refusal.is_some();
         if self.table.is_full() {
             self.driver.close(handoff.client);
-            self.count_ended(handoff.counter, handoff.source);
+            self.count_ended(&rules.ledger, refused, handoff.source);
             return;
         }
         let (_, client_address) = self.driver.socket_addresses(handoff.client);
-        let listener = &self.listeners[usize::from(handoff.listener)];
-        let client = match &listener.acceptor {
+        let client = match acceptor {
             Some(acceptor) => Transport::Tls(Box::new(acceptor.engine())),
             None => Transport::Plain,
         };
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
-        let mut session = edges::session(listener, client, handoff.refusal, client_address, turn);
-        if let Some(max) = listener.session.lifetime_max {
+        let mut session = edges::session(rules, client, handoff.refusal, client_address, turn);
+        if let Some(max) = rules.session.lifetime_max {
             // Those that came together do not end together.
             let earlier = max.mul_f64(draw(&mut self.jitter) / 10.0);
             session.limit_lifetime(self.now + (max - earlier));
@@ -184,8 +163,8 @@ impl<D: Driver> Shard<D> {
         let id = self.table.insert(Entry {
             session,
             generation: 0,
-            listener: handoff.listener,
-            counter: handoff.counter,
+            rules: Rc::clone(rules),
+            refused,
             source: handoff.source,
             client: Socket::new(handoff.client),
             client_address,
@@ -214,7 +193,8 @@ impl<D: Driver> Shard<D> {
             timer: None,
         });
         self.tally.sessions.add(1);
-        self.tally.sessions_of[handoff.listener].add(1);
+        rules.ledger.count_session(self.options.id);
+        self.backends[rules.backend].sessions += 1;
         if let Some(quiet) = self.draining {
             self.begin_drain_of(id, quiet, CloseReason::Drained);
         }
@@ -222,29 +202,23 @@ impl<D: Driver> Shard<D> {
     }
 
     /// Tells the dispatcher that a session has ended.
-    pub(super) fn count_ended(&self, counter: u16, source: Option<SourceSlot>) {
+    pub(super) fn count_ended(&self, ledger: &Ledger, refused: bool, source: Option<SourceSlot>) {
         // In this order: whoever sees that the connection has ended sees its source without it.
         if let Some(source) = source {
             self.links.sources.count_ended(source);
         }
-        self.links.load.count_ended(counter);
-    }
-
-    fn renew(&mut self, renewal: Renewal) {
-        let Renewal { mut acceptors, connectors, replaced } = renewal;
-        for (listener, acceptor) in self.listeners.iter_mut().zip(&mut acceptors) {
-            mem::swap(&mut listener.acceptor, acceptor);
+        if refused {
+            self.links.load.count_refusal_ended();
+        } else {
+            ledger.count_admitted_ended(self.options.id);
+            self.links.load.count_ended();
         }
-        let backends = self.backends.iter_mut().zip(connectors);
-        let connectors = backends.flat_map(|(upstream, connector)| upstream.renew(connector)).collect();
-        // Whoever asked for the change may have ended.
-        let _ = replaced.send(Replaced { acceptors, connectors });
     }
 
     fn dismiss(&mut self, member: &Arc<Member>, dismissal: Dismissal) {
         for id in self.table.ids().collect::<Vec<_>>() {
             let Some(entry) = self.table.entry(id) else { continue };
-            if entry.closing || !entry.member().is_some_and(|its| Arc::ptr_eq(its, member)) {
+            if entry.closing || !entry.member().is_some_and(|its| its.is_same_server(member)) {
                 continue;
             }
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
@@ -266,7 +240,7 @@ impl<D: Driver> Shard<D> {
             && entry.session.is_blocked_both_ways()
         {
             self.stalled += u32::from(!std::mem::replace(&mut entry.stalled, true));
-            let (client, listener) = (entry.client_address, entry.listener);
+            let (client, listener) = (entry.client_address, Arc::clone(&entry.rules.ledger));
             self.links.events.send(Event::Stalled { client, listener, pending });
         }
     }
@@ -280,9 +254,15 @@ impl<D: Driver> Shard<D> {
         let _ = answer.send(ended);
     }
 
-    fn drain_listener(&mut self, listener: u16, quiet: Duration) {
+    fn exchange_roster(&mut self, backend: BackendId, roster: &Roster) {
+        if let Some((_, upstream)) = self.backends.iter_mut().find(|(_, upstream)| upstream.id == backend) {
+            upstream.exchange(roster);
+        }
+    }
+
+    fn drain_listener(&mut self, listener: &Ledger, quiet: Duration) {
         for id in self.table.ids().collect::<Vec<_>>() {
-            if self.table.entry(id).is_some_and(|entry| entry.listener == listener) {
+            if self.table.entry(id).is_some_and(|entry| *entry.rules.ledger == *listener) {
                 self.begin_drain_of(id, quiet, CloseReason::ListenerDrained);
                 self.touch(id);
             }
@@ -299,7 +279,7 @@ impl<D: Driver> Shard<D> {
     }
 
     /// Spreads the ends of quiet sessions over four quiet times, so that their clients do not all come back at once.
-    fn begin_drain_of(&mut self, id: SessionId, quiet: Duration, reason: CloseReason) {
+    pub(super) fn begin_drain_of(&mut self, id: SessionId, quiet: Duration, reason: CloseReason) {
         let jitter = quiet.mul_f64(draw(&mut self.jitter) * 3.0);
         let now = self.now;
         if let Some(entry) = self.table.entry(id) {

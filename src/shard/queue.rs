@@ -47,6 +47,11 @@ impl Queue {
         self.fresh.is_empty() && self.again.is_empty()
     }
 
+    /// Entries, those of sessions that wait no more among them.
+    pub(super) fn len(&self) -> usize {
+        self.fresh.len() + self.again.len()
+    }
+
     const fn line_mut(&mut self, line: Line) -> &mut VecDeque<(Time, SessionId)> {
         match line {
             Line::Again => &mut self.again,
@@ -64,7 +69,7 @@ impl<D: Driver> Shard<D> {
     /// Has a session wait for a place, or tells its client that too many do.
     pub(super) fn begin_waiting(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        let backend = usize::from(self.listeners[usize::from(entry.listener)].backend);
+        let backend = entry.rules.backend;
         let upstream = &mut self.backends[backend];
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         let Some(waiter) = Waiter::new(&upstream.waiting) else {
@@ -99,7 +104,7 @@ impl<D: Driver> Shard<D> {
         if entry.waiter.take().is_none() {
             return;
         }
-        let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let upstream = &self.backends[entry.rules.backend];
         let why = upstream.full_text("no place became free in time (queue_timeout)");
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_no_place(&why, CloseReason::QueueTimeout, turn);
@@ -111,8 +116,8 @@ impl<D: Driver> Shard<D> {
         if self.queued == 0 {
             return;
         }
-        for backend in 0..self.backends.len() {
-            if self.backends[backend].queue.is_empty() {
+        for backend in 0..self.backends.capacity() {
+            if self.backends.get(backend).is_none_or(|upstream| upstream.queue.is_empty()) {
                 continue;
             }
             self.serve_line(backend, Line::Again);

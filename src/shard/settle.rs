@@ -100,11 +100,10 @@ impl<D: Driver> Shard<D> {
             return;
         }
         let Some(entry) = self.table.entry(id) else { return };
-        let listener = &self.listeners[usize::from(entry.listener)];
-        if listener.multiplex.is_some() {
+        if entry.rules.multiplex.is_some() {
             return self.join(id);
         }
-        let upstream = &mut self.backends[usize::from(listener.backend)];
+        let upstream = &mut self.backends[entry.rules.backend];
         let offer = if upstream.may_be_served(self.now) {
             upstream.offer(&entry.tried, entry.client_address.map(|address| address.ip()))
         } else {
@@ -132,7 +131,7 @@ impl<D: Driver> Shard<D> {
     /// Tells a session that there is no server for it.
     pub(super) fn tell_unreachable(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let upstream = &self.backends[entry.rules.backend];
         let why = upstream.unreachable_text(entry.detail.take().as_deref());
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_unreachable(&why, turn);
@@ -142,9 +141,9 @@ impl<D: Driver> Shard<D> {
     /// Connects to the server that was chosen.
     fn connect(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        let upstream = &mut self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let upstream = &mut self.backends[entry.rules.backend];
         let Some(address) = entry.target.as_ref().map(|target| &target.member.address) else { return };
-        let socket = self.listeners[usize::from(entry.listener)].socket;
+        let socket = entry.rules.socket;
         let options = SocketOptions { source: upstream.next_source(address), ..socket };
         match self.driver.open_socket(address, &options) {
             Ok(socket) => {
@@ -248,7 +247,7 @@ impl<D: Driver> Shard<D> {
         self.drop_handshake(id, Side::Backend);
         let Some(entry) = self.table.entry(id) else { return };
         entry.leave_server();
-        let upstream = &self.backends[usize::from(self.listeners[usize::from(entry.listener)].backend)];
+        let upstream = &self.backends[entry.rules.backend];
         let why = upstream.unreachable_text(entry.detail.as_deref());
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_hung_up(&why, turn);
@@ -280,19 +279,21 @@ impl<D: Driver> Shard<D> {
         if let Some(backend) = &entry.backend {
             self.driver.close(backend.fd);
         }
-        self.count_ended(entry.counter, entry.source);
+        let backend = Arc::clone(&self.backends[entry.rules.backend].name);
+        self.leave_backend(entry.rules.backend);
+        self.count_ended(&entry.rules.ledger, entry.refused, entry.source);
         let (client_received_bytes, client_sent_bytes) = entry.session.bytes(Side::Client);
         let (server_received_bytes, server_sent_bytes) = entry.session.bytes(Side::Backend);
         let reason = entry.session.reason();
-        self.count_end(entry.listener, reason);
+        self.count_end(&entry.rules.ledger, reason);
         let told = reason.and_then(|reason| reason.detail()).map(Into::into);
-        let users = &self.listeners[usize::from(entry.listener)].edge.users;
-        let user = entry.user.and_then(|user| users.get(user)).map(|user| user.name.clone());
+        let user = entry.user.and_then(|user| entry.rules.edge.users.get(user)).map(|user| user.name.clone());
         let record = CloseRecord {
             client: entry.client_address,
             proxy: entry.proxy_address,
-            listener: entry.listener,
-            is_multiplexed: self.listeners[usize::from(entry.listener)].multiplex.is_some(),
+            listener: Arc::clone(&entry.rules.ledger),
+            backend,
+            is_multiplexed: entry.rules.multiplex.is_some(),
             shard: self.options.id,
             server: entry.target.map(|target| Arc::clone(&target.member)),
             server_local_port: entry.server_local_port,

@@ -11,6 +11,7 @@ use slab::Slab;
 
 use super::backends::Target;
 use super::handshakes::Handshake;
+use super::listeners::Rules;
 use super::socket::Socket;
 use super::token::SessionId;
 use super::trunks::Seat;
@@ -26,9 +27,10 @@ use crate::time::Time;
 pub(super) struct Entry {
     pub(super) session: Session,
     pub(super) generation: u32,
-    pub(super) listener: u16,
-    /// The dispatcher's counter that its end is counted in.
-    pub(super) counter: u16,
+    /// What it keeps of its listener.
+    pub(super) rules: Rc<Rules>,
+    /// It is only told why it is not served.
+    pub(super) refused: bool,
     /// Where its source's connections are counted.
     pub(super) source: Option<SourceSlot>,
     pub(super) client: Socket,

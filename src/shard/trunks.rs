@@ -11,11 +11,12 @@ use std::sync::Arc;
 use slab::Slab;
 
 use super::backends::Target;
+use super::listeners::Rules;
 use super::secure::Secure;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::io::OpId;
-use crate::multiplex::{Multiplexer, Options};
+use crate::multiplex::Multiplexer;
 use crate::pool::SendBuf;
 use crate::roster::{Member, Place};
 use crate::slots::{Id, Slots};
@@ -53,7 +54,8 @@ impl<T: Copy> Names<T> {
 /// A multiplexer, its clients' sessions and its connections' lines.
 #[derive(Debug)]
 pub(super) struct Trunk {
-    pub(super) listener: u16,
+    /// Those of its newest session.
+    pub(super) rules: Rc<Rules>,
     pub(super) target: Rc<Target>,
     pub(super) multiplexer: Multiplexer,
     /// The session of each client.
@@ -96,17 +98,25 @@ impl Trunks {
         self.lines.is_empty()
     }
 
-    /// The trunk of a listener towards a server, made if there is none yet.
-    pub(super) fn towards(&mut self, listener: u16, target: &Rc<Target>, options: &Options) -> usize {
-        let leads_there =
-            |trunk: &Trunk| trunk.listener == listener && Arc::ptr_eq(&trunk.target.member, &target.member);
+    /// The trunk of a listener towards a server, made if there is none yet: one more then that keeps the backend from being
+    /// dropped. None where the listener does not multiplex.
+    pub(super) fn towards(&mut self, rules: &Rc<Rules>, target: &Rc<Target>, users: &mut usize) -> Option<usize> {
+        let options = rules.multiplex.as_ref()?;
+        // A listener that multiplexes otherwise since a reload has other trunks.
+        let leads_there = |trunk: &Trunk| {
+            let of = &trunk.rules;
+            (&of.ledger, of.backend, of.multiplex.as_ref()) == (&rules.ledger, rules.backend, Some(options))
+                && trunk.target.member.is_same_server(&target.member)
+        };
         if let Some((index, trunk)) = self.trunks.iter_mut().find(|(_, trunk)| leads_there(trunk)) {
             // The newest has the newest credentials.
             trunk.target = Rc::clone(target);
-            return index;
+            trunk.rules = Rc::clone(rules);
+            return Some(index);
         }
-        self.trunks.insert(Trunk {
-            listener,
+        *users += 1;
+        Some(self.trunks.insert(Trunk {
+            rules: Rc::clone(rules),
             target: Rc::clone(target),
             multiplexer: Multiplexer::new(options.clone()),
             sessions: Names::new(),
@@ -118,7 +128,7 @@ impl Trunks {
             deadline: None,
             unused_since: None,
             touched: false,
-        })
+        }))
     }
 
     pub(super) fn at(&mut self, index: usize) -> &mut Trunk {
@@ -148,12 +158,11 @@ impl Trunks {
         Some(index)
     }
 
-    /// Drops a trunk that nobody names any more.
-    pub(super) fn remove_unnamed(&mut self, index: usize) {
+    /// Drops a trunk that nobody names any more; the key of its backend.
+    pub(super) fn remove_unnamed(&mut self, index: usize) -> Option<usize> {
         let trunk = &self.trunks[index];
-        if trunk.open_lines == 0 && trunk.is_unused() && !trunk.touched {
-            self.trunks.remove(index);
-        }
+        let is_unnamed = trunk.open_lines == 0 && trunk.is_unused() && !trunk.touched;
+        is_unnamed.then(|| self.trunks.remove(index).rules.backend)
     }
 
     /// When one of them must be looked at again.

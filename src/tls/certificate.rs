@@ -42,6 +42,13 @@ pub struct Identity {
     ocsp: Option<OcspResponse>,
 }
 
+/// A key fits one certificate alone, so the chain tells.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain == other.chain
+    }
+}
+
 /// What an operator wants to know of an [`Identity`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {

@@ -22,7 +22,7 @@ pub enum ServerAuth {
 }
 
 /// A [`ServerAuth`] with its file read and checked.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Servers(Judgement);
 
 impl Servers {
@@ -47,7 +47,7 @@ impl Servers {
 }
 
 /// What one backend has read from files.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct BackendCredentials {
     /// How its servers are judged.
     pub servers: Servers,

@@ -274,6 +274,12 @@ impl Ringwall {
         self.process.nth_line(count, |line| line.contains("session closed"));
     }
 
+    /// Asks the admin socket that a configuration names.
+    pub(crate) fn admin_at(&self, text: &str) -> Admin {
+        let path = text.split("listen = \"unix:").nth(1).and_then(|rest| rest.split('"').next());
+        Admin::at(path.expect("it names one").into())
+    }
+
     /// Asks the admin socket.
     pub(crate) fn admin(&self) -> Admin {
         Admin::at(self.folder().join("admin.sock"))

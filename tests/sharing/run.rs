@@ -1,16 +1,17 @@
 //! One run: a shard, clients without TLS, and a server, all on one thread in an order that the seed draws.
 
 use std::io::ErrorKind;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall::events::{EventReceiver, events};
 use ringwall::io::{Address, Driver as _, SocketOptions};
+use ringwall::ledger::Ledger;
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, Sender, mailbox, pending_flags};
 use ringwall::metrics::Tally;
 use ringwall::multiplex;
+use ringwall::roster::BackendId;
 use ringwall::roster::balance::Balance;
 use ringwall::roster::waiting::Waiting;
 use ringwall::session::coalescer::Threshold;
@@ -102,9 +103,9 @@ impl Run {
         let links = Links {
             mailbox,
             pending,
-            load: Arc::new(LoadCell::new(2)),
+            load: Arc::new(LoadCell::default()),
             sources: SourceCounts::new(0),
-            tally: Arc::new(Tally::of_shard(1)),
+            tally: Arc::new(Tally::default()),
             dispatcher_doorbell: Doorbell::new(),
             dispatcher: dispatcher.ring_handle(),
             events,
@@ -119,14 +120,16 @@ impl Run {
             seed,
         };
         let listener = shard::Listener {
+            ledger: Ledger::new(0, "shared", 1),
             acceptor: None,
             backend: 0,
-            session: Rc::new(session),
+            session,
             socket: SocketOptions::default(),
             edge: ListenerEdge::default(),
             multiplex: Some(multiplex),
         };
         let backend = shard::Backend {
+            id: BackendId(0),
             name: "server".into(),
             roster: [ringwall::roster::Server::at(address)].into_iter().collect(),
             connector: None,
@@ -165,7 +168,7 @@ impl Run {
     pub(crate) fn arrive(&mut self, to_say: Vec<u8>) {
         let (client, peer) = self.sim.pair();
         self.clients.push(Client { peer: Some(peer), to_say, said: 0, received: Vec::new() });
-        self.order(Order::Serve(Handoff { client, listener: 0, refusal: None, counter: 0, source: None }));
+        self.order(Order::Serve(Handoff { client, listener: 0, refusal: None, source: None }));
     }
 
     pub(crate) fn received(&self, client: usize) -> String {

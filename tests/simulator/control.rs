@@ -1,10 +1,12 @@
 //! The control plane, as far as the data plane sees it: it gives commands and takes events.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall::dispatcher::Command;
 use ringwall::events::{CloseRecord, Event, EventReceiver};
 use ringwall::io::Fd;
+use ringwall::ledger::Ledger;
 use ringwall::mailbox::{Doorbell, Sender};
 use ringwall::time::Time;
 
@@ -26,7 +28,7 @@ pub(crate) struct Control {
     pub(crate) closed: Vec<(Time, CloseRecord)>,
     pub(crate) drainings: u32,
     /// Listeners whose accepting was said to be paused and not to have gone on.
-    paused: Vec<u16>,
+    paused: Vec<Arc<Ledger>>,
     /// Clients that were said to be told of a limit.
     pub(crate) refused: u64,
 }
@@ -97,13 +99,13 @@ impl Control {
             }
             Event::AcceptPaused { listener, .. } => {
                 let known = self.paused.contains(&listener);
-                assert!(!known || self.dropped() > 0, "told twice that listener {listener} is paused");
+                assert!(!known || self.dropped() > 0, "told twice that {} is paused", listener.name());
                 self.paused.push(listener);
             }
             Event::AcceptResumed { listener } => {
                 let known = self.paused.contains(&listener);
-                assert!(known || self.dropped() > 0, "listener {listener} goes on and was not paused");
-                self.paused.retain(|&paused| paused != listener);
+                assert!(known || self.dropped() > 0, "{} goes on and was not paused", listener.name());
+                self.paused.retain(|paused| *paused != listener);
             }
             Event::Reached { .. } => {}
             Event::Denied { refused, closed, .. } => {

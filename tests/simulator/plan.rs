@@ -34,8 +34,8 @@ pub(crate) enum Mishap {
     CutClient,
     /// Some server's connection is cut.
     CutBackend,
-    /// The shards are given new credentials.
-    Renew,
+    /// The process goes over to a configuration that has only these of its listeners, as bits, with new credentials.
+    Renew(u64),
     /// A server is said to stand so from now on.
     Standing(usize, Standing),
     /// No session is to stay at a server.
@@ -371,7 +371,8 @@ fn mishaps(rng: &mut Rng, servers: usize) -> Vec<(Duration, Mishap)> {
     }
     if rng.chance(300) {
         for _ in 0..rng.size(3) {
-            mishaps.push((at(rng), Mishap::Renew));
+            let stay = if rng.chance(500) { u64::MAX } else { rng.below(4) };
+            mishaps.push((at(rng), Mishap::Renew(stay)));
         }
     }
     mishaps

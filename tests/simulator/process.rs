@@ -1,19 +1,20 @@
 //! The process under test: real shards and a real dispatcher, tied together as the server does it.
 
-use std::rc::Rc;
 use std::sync::{Arc, LazyLock, mpsc};
+use std::time::Duration;
 
 use ringwall::dispatcher::{self, Dispatcher, REFUSALS_MAX, Rates, source_counts};
 use ringwall::events::events;
-use ringwall::io::{Address, Driver as _, SocketOptions};
+use ringwall::io::{Address, Driver as _, Fd, SocketOptions};
+use ringwall::ledger::Ledger;
 use ringwall::load::LoadCell;
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::metrics::Tally;
 use ringwall::networks::AddressSet;
 use ringwall::roster::waiting::Waiting;
-use ringwall::roster::{Member, Roster, Server};
+use ringwall::roster::{BackendId, Member, Roster, Server};
 use ringwall::shard::links::{BusyMeter, Links};
-use ringwall::shard::{self, Renewal, Shard};
+use ringwall::shard::{self, Shard};
 use ringwall::sources::SourceCounts;
 use ringwall::tls::{
     self, Acceptor, BackendCredentials, Connector, Identity, ServerAuth, ServerName, Servers, TicketKeys, TicketSecret,
@@ -71,11 +72,24 @@ pub(crate) struct Thread<T> {
     pub(crate) driver: DriverId,
 }
 
+/// A listener that is there.
+#[derive(Clone)]
+struct Present {
+    ledger: Arc<Ledger>,
+    socket: Fd,
+}
+
 pub(crate) struct Process {
     pub(crate) shards: Vec<Thread<Shard<SimDriver>>>,
     pub(crate) dispatcher: Thread<Dispatcher<SimDriver>>,
     /// What each shard publishes of its load.
     pub(crate) loads: Vec<Arc<LoadCell>>,
+    /// Of all listeners that there have ever been.
+    pub(crate) ledgers: Vec<Arc<Ledger>>,
+    /// The plan's listeners as they are; none where the configuration in force has none.
+    listeners: Vec<Option<Present>>,
+    /// Which of them were not there for a while.
+    pub(crate) left_once: Vec<bool>,
     /// The servers of each backend.
     rosters: Vec<Roster>,
     /// Who waits for each backend.
@@ -94,7 +108,13 @@ impl Process {
         let doorbell = Doorbell::new();
         let event_ring = || events(plan.events, doorbell.clone(), wake);
         let dispatcher_doorbell = Doorbell::new();
-        let sources = source_counts(plan.connections_max, plan.listeners.iter().map(limits).collect::<Vec<_>>().iter());
+        let sources = source_counts(plan.connections_max);
+        let ledger = |number| Ledger::new(number, &format!("listener {number}"), plan.shards.into());
+        let ledgers: Vec<_> = (0..).zip(&plan.listeners).map(|(number, _)| ledger(number)).collect();
+        let present = ledgers.iter().zip(&plan.listeners).map(|(ledger, listener)| {
+            Some(Present { ledger: Arc::clone(ledger), socket: sim.listen(&listener.address) })
+        });
+        let present: Vec<_> = present.collect();
         let dispatcher_driver = sim.driver();
         let dispatcher_id = dispatcher_driver.id();
         let rosters: Vec<Roster> =
@@ -107,14 +127,14 @@ impl Process {
             receivers.push(receiver);
             let (mailbox_sender, mailbox_receiver) = mailbox(plan.mailbox_orders);
             let (publisher, reader) = pending_flags(slots(plan), plan.pending_hints);
-            let load = Arc::new(LoadCell::new(plan.listeners.len() + 1));
+            let load = Arc::new(LoadCell::default());
             loads.push(Arc::clone(&load));
             let links = Links {
                 mailbox: mailbox_receiver,
                 pending: publisher,
                 load: Arc::clone(&load),
                 sources: sources.clone(),
-                tally: Arc::new(Tally::of_shard(plan.listeners.len())),
+                tally: Arc::new(Tally::default()),
                 dispatcher_doorbell: dispatcher_doorbell.clone(),
                 dispatcher: dispatcher_driver.ring_handle(),
                 events: sender,
@@ -122,7 +142,9 @@ impl Process {
             };
             let driver = sim.driver();
             let (driver_id, ring) = (driver.id(), driver.ring_handle());
-            shards.push(Thread { body: Some(shard(plan, id, &rosters, &waiting, driver, links)), driver: driver_id });
+            let (listeners, backends) = parts(plan, &present, &rosters, &waiting);
+            let shard = shard(plan, id, (listeners, backends), driver, links);
+            shards.push(Thread { body: Some(shard), driver: driver_id });
             ports.push(dispatcher::Port { mailbox: mailbox_sender, ring, load, pending: reader });
         }
         let (sender, receiver) = event_ring();
@@ -137,11 +159,7 @@ impl Process {
             events: sender,
             tally: Arc::new(Tally::default()),
         };
-        let listeners = plan
-            .listeners
-            .iter()
-            .map(|listener| dispatcher::Listener { socket: sim.listen(&listener.address), limits: limits(listener) });
-        let listeners = listeners.collect();
+        let listeners = dispatcher_listeners(plan, &present);
         let options = dispatcher::Options { connections_max: plan.connections_max, seed: plan.seed };
         let dispatcher = Dispatcher::new(options, dispatcher_driver, links, listeners, ports);
         let process = Self {
@@ -150,11 +168,42 @@ impl Process {
             loads,
             members: rosters.iter().flat_map(|roster| roster.iter().cloned()).collect(),
             rosters,
+            ledgers,
+            left_once: vec![false; present.len()],
+            listeners: present,
             sources,
             waiting,
             sockets_of_its_own: 1,
         };
         (process, Control::new(sim.clone(), receivers, doorbell, wake, commands, far))
+    }
+
+    /// With the listeners that `stay` has bits for, those that come back anew, and with new acceptors and connectors for
+    /// each shard. Nobody waits for the old ones.
+    pub(crate) fn renewal(&mut self, plan: &Plan, stay: u64, sim: &Sim) -> dispatcher::Renewal {
+        for (number, listener) in plan.listeners.iter().enumerate() {
+            let (stays, present) = (stay & 1 << number != 0, &mut self.listeners[number]);
+            self.left_once[number] |= !stays;
+            if !stays {
+                *present = None;
+            } else if present.is_none() {
+                let next = u32::try_from(self.ledgers.len()).expect("few listeners");
+                let ledger = Ledger::new(next, "again", plan.shards.into());
+                self.ledgers.push(Arc::clone(&ledger));
+                *present = Some(Present { ledger, socket: sim.listen(&listener.address) });
+            }
+        }
+        let shard = |_| {
+            let (listeners, backends) = parts(plan, &self.listeners, &self.rosters, &self.waiting);
+            let (memory_bytes, handshakes_max) = (plan.memory_bytes, plan.handshakes_max);
+            let (quiet, replaced) = (Duration::from_millis(100), mpsc::channel().0);
+            shard::Renewal { listeners, backends, memory_bytes, handshakes_max, quiet, replaced }
+        };
+        dispatcher::Renewal {
+            connections_max: plan.connections_max,
+            listeners: dispatcher_listeners(plan, &self.listeners),
+            shards: (0..plan.shards).map(shard).collect(),
+        }
     }
 
     /// The members that stand for the server at `address`.
@@ -166,7 +215,7 @@ impl Process {
     pub(crate) fn exchange_roster(&mut self, plan: &Plan, backend: usize, which: u64) -> Roster {
         let stay = plan.backends[backend].iter().enumerate().filter(|(bit, _)| which & 1 << bit != 0);
         let roster = self.rosters[backend].with(servers(plan, stay.map(|(_, &number)| number)));
-        let new = roster.iter().filter(|member| !self.members.iter().any(|known| Arc::ptr_eq(known, member)));
+        let new = roster.iter().filter(|member| !self.members.iter().any(|known| known.is_same_server(member)));
         let new: Vec<_> = new.cloned().collect();
         self.members.extend(new);
         self.rosters[backend] = roster.clone();
@@ -202,10 +251,12 @@ fn connectors(plan: &Plan) -> Vec<Option<Connector>> {
     plan.backends_tls.iter().map(|tls| tls.then(connector)).collect()
 }
 
-/// New acceptors and connectors for each shard. Nobody waits for the old ones.
-pub(crate) fn renewals(plan: &Plan, shards: usize) -> Vec<Renewal> {
-    let renewal = |_| Renewal { acceptors: acceptors(plan), connectors: connectors(plan), replaced: mpsc::channel().0 };
-    (0..shards).map(renewal).collect()
+fn dispatcher_listeners(plan: &Plan, present: &[Option<Present>]) -> Vec<dispatcher::Listener> {
+    let listeners = plan.listeners.iter().zip(present).filter_map(|(listener, present)| {
+        let Present { ledger, socket } = present.clone()?;
+        Some(dispatcher::Listener { ledger, socket, backlog: 128, limits: limits(listener) })
+    });
+    listeners.collect()
 }
 
 /// Whom a listener lets in. All clients have one address, so that a rate for each source is one for all.
@@ -227,8 +278,7 @@ fn slots(plan: &Plan) -> u32 {
 fn shard(
     plan: &Plan,
     id: u16,
-    rosters: &[Roster],
-    waiting: &[Arc<Waiting>],
+    (listeners, backends): (Vec<shard::Listener>, Vec<shard::Backend>),
     driver: SimDriver,
     links: Links,
 ) -> Shard<SimDriver> {
@@ -240,17 +290,30 @@ fn shard(
         tells_reached: plan.seed.is_multiple_of(2),
         seed: plan.seed + u64::from(id),
     };
-    let session = Rc::new(plan.session.clone());
-    let listeners = plan.listeners.iter().zip(acceptors(plan)).zip(0..);
-    let listeners = listeners.map(|((listener, acceptor), number)| shard::Listener {
-        acceptor,
-        backend: u16::try_from(listener.backend).expect("few backends"),
-        session: Rc::clone(&session),
-        socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
-        edge: plan.edges.listener(number),
-        multiplex: None,
+    Shard::new(options, driver, links, listeners, backends)
+}
+
+/// What a shard is told of listeners and backends.
+fn parts(
+    plan: &Plan,
+    present: &[Option<Present>],
+    rosters: &[Roster],
+    waiting: &[Arc<Waiting>],
+) -> (Vec<shard::Listener>, Vec<shard::Backend>) {
+    let listeners = plan.listeners.iter().zip(acceptors(plan)).zip(present).enumerate();
+    let listeners = listeners.filter_map(|(number, ((listener, acceptor), present))| {
+        Some(shard::Listener {
+            ledger: Arc::clone(&present.as_ref()?.ledger),
+            acceptor,
+            backend: u16::try_from(listener.backend).expect("few backends"),
+            session: plan.session.clone(),
+            socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
+            edge: plan.edges.listener(number),
+            multiplex: None,
+        })
     });
     let backends = (0..).zip(connectors(plan)).map(|(number, connector): (usize, _)| shard::Backend {
+        id: backend_id(number),
         name: format!("backend {number}").into(),
         roster: rosters[number].clone(),
         connector,
@@ -258,5 +321,10 @@ fn shard(
         waiting: Arc::clone(&waiting[number]),
         edge: plan.edges.backend(number),
     });
-    Shard::new(options, driver, links, listeners.collect(), backends.collect())
+    (listeners.collect(), backends.collect())
+}
+
+/// What a backend is called in commands.
+pub(crate) fn backend_id(number: usize) -> BackendId {
+    BackendId(u32::try_from(number).expect("few backends"))
 }

@@ -89,7 +89,9 @@ impl Run {
             let max_of = |listener: &ListenerPlan| {
                 listener.per_source_max.map_or(u64::MAX, u64::from).min(listener.connections_max)
             };
-            let listeners_max = listeners.map(max_of).sum::<u64>();
+            // One that was away has begun to count anew.
+            let counts = !self.process.left_once.contains(&true);
+            let listeners_max = if counts { listeners.map(max_of).sum::<u64>() } else { u64::MAX };
             let max = listeners_max.min(self.plan.connections_max);
             assert!(held <= max, "{held} clients are served by backend {number}, {max} at most");
         }

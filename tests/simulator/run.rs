@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::control::Control;
 use crate::front::{Front, Manners};
 use crate::plan::{Answer, Mishap, Plan};
-use crate::process::{Process, client_config, renewals, server_config};
+use crate::process::{Process, backend_id, client_config, server_config};
 use crate::script::{ClientScript, Language, ServerScript};
 use crate::simulation::{DriverId, Rng, Server, Sim};
 use crate::trace::Trace;
@@ -199,9 +199,9 @@ impl Run {
                 self.backends[index].cut(now);
             }
             Mishap::CutClient | Mishap::CutBackend => {}
-            Mishap::Renew => {
-                let renewals = renewals(&self.plan, self.process.shards.len());
-                self.control.command(Command::Renew(renewals));
+            Mishap::Renew(stay) => {
+                let renewal = self.process.renewal(&self.plan, stay, &self.sim);
+                self.control.command(Command::Renew(Box::new(renewal)));
                 self.pings += 1;
                 let pings = self.pulses.iter().map(|pulse| pulse.ping(self.pings));
                 self.control.command(Command::Ping(pings.collect()));
@@ -218,7 +218,7 @@ impl Run {
             }
             Mishap::Roster(backend, which) => {
                 let roster = self.process.exchange_roster(&self.plan, backend, which);
-                let backend = u16::try_from(backend).expect("few backends");
+                let backend = backend_id(backend);
                 self.control.command(Command::Roster { backend, roster });
             }
             Mishap::Drain(timeout) => {

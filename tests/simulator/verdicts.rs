@@ -28,8 +28,12 @@ impl Run {
         let counts = &self.process.sources;
         let open = (0..counts.slots()).map(|slot| counts.open(SourceSlot(u32::try_from(slot).expect("few slots"))));
         assert_eq!(open.sum::<u32>(), 0, "connections of some source that nobody has");
-        let ended: u64 =
-            self.process.loads.iter().flat_map(|load| (0..=self.plan.listeners.len()).map(|n| load.ended(n))).sum();
+        let ended: u64 = self.process.loads.iter().map(|load| load.ended_in_all()).sum();
+        let admitted: u64 = self.process.ledgers.iter().map(|ledger| ledger.admitted_ended()).sum();
+        let refused: u64 = self.process.loads.iter().map(|load| load.refusals_ended()).sum();
+        assert_eq!(ended, admitted + refused, "ends of all sessions, and of those let in and refused");
+        let open: u64 = self.process.ledgers.iter().map(|ledger| ledger.open_in_all()).sum();
+        assert_eq!(open, 0, "listeners have sessions that are not there");
         let sessions: u64 = self.reports.iter().map(|report| report.sessions).sum();
         assert_eq!(ended, sessions, "sessions that the dispatcher takes to have ended, and those that have");
         let told = self.control.drainings == 1 || self.control.dropped() > 0;
@@ -40,7 +44,6 @@ impl Run {
         if dropped > 0 {
             return;
         }
-        let refused: u64 = self.process.loads.iter().map(|load| load.ended(self.plan.listeners.len())).sum();
         assert_eq!(self.control.refused, refused, "clients that are said to be told of a limit, and those that were");
         let cut_off: u64 = self.reports.iter().map(|report| report.cut_off).sum();
         let told = self.control.closed.iter().filter(|(_, record)| record.reason == "cut_off").count() as u64;
@@ -91,7 +94,7 @@ impl Story<'_> {
             let timed_out = names_a_side && record.duration >= session.half_close_timeout;
             let aged = record.reason.starts_with("max_lifetime");
             // A server that is left has no longer than the linger time for what it was still to be told.
-            let dismissed = self.run.was_dismissed(client, |_| true);
+            let dismissed = self.run.was_dismissed(client, |_| true) || self.has_lost_its_listener();
             if !self.drained && !idled && !timed_out && !aged && !dismissed {
                 self.check_delivery(backend, &who);
             }
@@ -173,6 +176,7 @@ impl Story<'_> {
             "server_demoted" => run.was_dismissed(client, |how| how == Dismissal::Demoted),
             "server_down" => run.was_dismissed(client, |how| how == Dismissal::Down),
             "server_drained" => run.was_dismissed(client, |how| matches!(how, Dismissal::Drained { .. })),
+            "listener_drained" => self.has_lost_its_listener() && record.duration >= Duration::from_millis(100),
             "idle_timeout" => session.idle_timeout.is_some_and(|timeout| record.duration >= timeout),
             "half_close_timeout" => record.duration >= session.half_close_timeout,
             "drained" => run.drained.is_some() && record.duration >= Duration::from_millis(100),
@@ -190,6 +194,10 @@ impl Story<'_> {
         } else {
             self.client.error.is_empty() && !self.client.goodbye_heard
         }
+    }
+
+    fn has_lost_its_listener(&self) -> bool {
+        self.run.process.left_once[self.client.script.listener]
     }
 
     fn may_find_all_full(&self) -> bool {

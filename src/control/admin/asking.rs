@@ -1,6 +1,7 @@
 //! Questions and orders to shards and the dispatcher, and the wait for their answers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::task::spawn_blocking;
 use super::Desk;
 use crate::dispatcher::Command;
 use crate::io::Errno;
+use crate::ledger::Ledger;
 use crate::shard::listing::{Filter, Listing, Page};
 use crate::shard::{Order, SessionId};
 
@@ -99,13 +101,12 @@ impl Desk {
         Ok(self.ask_shard(shard, |answer| Order::End { id, answer }).await?.unwrap_or_default())
     }
 
-    pub(super) async fn close_listener(&self, listener: u16) -> Result<Result<(), Errno>, NoAnswer> {
+    pub(super) async fn close_listener(&self, listener: Arc<Ledger>) -> Result<Result<(), Errno>, NoAnswer> {
         self.ask_dispatcher(|done| Command::CloseListener { listener, done }).await
     }
 
-    pub(super) async fn open_listener(&self, listener: u16) -> Result<Result<(), Errno>, NoAnswer> {
-        let backlog = self.watched.config.limits.listen_backlog;
-        self.ask_dispatcher(|done| Command::OpenListener { listener, backlog, done }).await
+    pub(super) async fn open_listener(&self, listener: Arc<Ledger>) -> Result<Result<(), Errno>, NoAnswer> {
+        self.ask_dispatcher(|done| Command::OpenListener { listener, done }).await
     }
 
     /// Has every shard tell, or not, when a session's server is connected.

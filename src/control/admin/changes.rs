@@ -1,6 +1,7 @@
 //! What changes something: allowed where the configuration says so, and each a line of the log.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::sessions::{backend, listener, named};
 use crate::control::LogFilter;
 use crate::control::reload::{Cause, Request};
 use crate::control::standing::Phase;
+use crate::ledger::Ledger;
 use crate::roster::{Member, Standing};
 use crate::shard::Dismissal;
 
@@ -55,7 +57,8 @@ fn only<'v>(values: &'v Values, name: &str) -> Result<&'v str, Refusal> {
 
 /// What is drained or enabled.
 enum Target {
-    Listener(u16),
+    /// And where it is to listen.
+    Listener(Arc<Ledger>, SocketAddr),
     Servers(Vec<Arc<Member>>),
 }
 
@@ -89,12 +92,15 @@ impl Desk {
     }
 
     fn target(&self, values: &Values) -> Result<Target, Refusal> {
-        let config = &self.watched.config;
+        let (running, backends) = (self.watched.in_force.read(), self.watched.rosters.all());
         let takes = || Refusal::bad("it takes a listener, or a backend and a server");
         match (values.get("listener"), values.get("backend"), values.get("server"), values.len()) {
-            (Some(name), None, None, 1) => listener(config, name).map(Target::Listener).map_err(Refusal::bad),
+            (Some(name), None, None, 1) => {
+                let (written, running) = listener(&running, name).map_err(Refusal::bad)?;
+                Ok(Target::Listener(Arc::clone(&running.ledger), written.bind))
+            }
             (None, Some(of), Some(name), 2) => {
-                let roster = self.watched.rosters.roster(backend(config, of).map_err(Refusal::bad)?);
+                let roster = &backend(&backends, of).map_err(Refusal::bad)?.roster;
                 let meant = |member: &&Arc<Member>| *member.name == **name || member.address.to_string() == **name;
                 let servers: Vec<_> = roster.iter().filter(meant).cloned().collect();
                 if servers.is_empty() {
@@ -110,17 +116,17 @@ impl Desk {
 
     async fn drain(&self, values: &Values) -> Result<String, Refusal> {
         match self.target(values)? {
-            Target::Listener(listener) => {
-                let of = &self.watched.config.listeners[usize::from(listener)];
-                if of.bind.port() == 0 {
+            Target::Listener(listener, bind) => {
+                if bind.port() == 0 {
                     // A socket that stops listening keeps a port that was asked for, and no other.
-                    let name = &of.name;
+                    let name = listener.name();
                     return Err(Refusal::conflict(format!(
                         "the kernel has chosen the port of listener {name} and would choose another: write one in its bind"
                     )));
                 }
-                self.close_listener(listener).await?.map_err(|errno| Refusal::conflict(errno.to_string()))?;
-                self.note_drained(listener, true);
+                let closed = self.close_listener(Arc::clone(&listener)).await?;
+                closed.map_err(|errno| Refusal::conflict(errno.to_string()))?;
+                self.note_drained(&listener, true);
                 Ok("listener drained: it refuses clients, and its sessions end when they are owed nothing".to_owned())
             }
             Target::Servers(servers) => {
@@ -137,10 +143,10 @@ impl Desk {
 
     async fn enable(&self, values: &Values) -> Result<String, Refusal> {
         match self.target(values)? {
-            Target::Listener(listener) => {
-                let opened = self.open_listener(listener).await?;
+            Target::Listener(listener, _) => {
+                let opened = self.open_listener(Arc::clone(&listener)).await?;
                 opened.map_err(|errno| Refusal::conflict(format!("it cannot listen again: {errno}")))?;
-                self.note_drained(listener, false);
+                self.note_drained(&listener, false);
                 Ok("listener enabled".to_owned())
             }
             Target::Servers(servers) => {

@@ -9,8 +9,8 @@ use std::hash::Hash;
 use super::Watched;
 use super::exposition::{Exposition, Format, Kind, Value};
 use super::{process, servers};
-use crate::config::Config;
 use crate::control::standing::State;
+use crate::control::{Running, RunningListener};
 use crate::io::{BufferGroup, sys};
 use crate::load::Load;
 use crate::metrics::{Bounds, Histogram, Micros, Totals};
@@ -25,7 +25,7 @@ const PAIRS_MAX: usize = 4_096;
 
 /// What is exposed.
 struct Numbers<'a> {
-    config: &'a Config,
+    running: &'a Running,
     state: &'a State,
     shards: Vec<Totals>,
     /// In their order.
@@ -40,7 +40,8 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
     let mut all = watched.dispatcher.totals();
     shards.iter().for_each(|shard| all += shard);
     let loads = watched.shards.iter().map(|shard| shard.load.read(sys::now())).collect();
-    let numbers = Numbers { config: &watched.config, state, shards, loads, all };
+    let running = &*watched.in_force.read();
+    let numbers = Numbers { running, state, shards, loads, all };
     let mut text = Exposition::new(format);
     numbers.connections(&mut text);
     numbers.rejections(&mut text);
@@ -75,23 +76,26 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
 
 impl Numbers<'_> {
     fn connections(&self, text: &mut Exposition) {
-        let names = || (0..).zip(self.config.listeners.iter().map(|listener| &*listener.name));
+        let Running { listeners, left, .. } = self.running;
         let help = "Open connections of clients, those that are being told of a limit among them.";
         let mut family = text.family(Kind::Gauge, "ringwall_connections_active", help);
-        let all_pairs = self.shards.len() * self.config.listeners.len() <= PAIRS_MAX;
-        for (shard, totals) in self.shards.iter().enumerate() {
-            for (index, listener) in names() {
-                // They are read one after the other, and sessions end meanwhile.
-                let active = totals.sessions_of[index].saturating_sub(totals.sessions_ended_of[index]);
-                if all_pairs || active > 0 {
+        let all_pairs = self.shards.len() * listeners.len() <= PAIRS_MAX;
+        let all = listeners.iter().map(|listener| (&listener.ledger, all_pairs));
+        // Of listeners that a reload has removed, those with connections are shown until these have ended.
+        let all: Vec<_> = all.chain(left.iter().map(|ledger| (ledger, false))).collect();
+        for shard in 0..self.shards.len() {
+            for (shown, listener) in distinct(all.iter().map(|&(ledger, shown)| (shown, ledger.name()))) {
+                let active: u64 = self.running.ledgers_named(listener).map(|ledger| ledger.open(shard)).sum();
+                if shown || active > 0 {
                     family.sample(&[("listener", listener), ("shard", &shard.to_string())], active);
                 }
             }
         }
         let help = "Connections of clients taken over by shards, those that were only told of a limit among them.";
         let mut family = text.family(Kind::Counter, "ringwall_connections_total", help);
-        for (index, listener) in names() {
-            family.sample(&[("listener", listener)], self.all.sessions_of[index]);
+        for RunningListener { ledger, .. } in listeners {
+            let sessions: u64 = (0..self.shards.len()).map(|shard| ledger.sessions(shard)).sum();
+            family.sample(&[("listener", ledger.name())], sessions);
         }
         let help = "Connections of clients that have ended, by reason; the log names the same reasons.";
         let mut family = text.family(Kind::Counter, "ringwall_connections_closed_total", help);
@@ -281,9 +285,8 @@ impl Numbers<'_> {
     fn certificates(&self, text: &mut Exposition) {
         let shown = || {
             self.state.certificates.iter().map(|shown| {
-                let listener = self.config.listeners.get(shown.listener).map_or("", |listener| &*listener.name);
                 let facts = &shown.facts;
-                (facts, [("listener", listener), ("name", &*facts.name), ("serial", &*facts.serial)])
+                (facts, [("listener", &*shown.listener), ("name", &*facts.name), ("serial", &*facts.serial)])
             })
         };
         let help = "When a certificate that clients are shown expires, in seconds since 1970.";

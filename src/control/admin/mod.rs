@@ -24,7 +24,6 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -45,17 +44,16 @@ pub use self::socket::AdminSocket;
 
 use self::connections::{Connections, State};
 use self::socket::Listener;
-use super::Rosters;
 use super::health;
 use super::logging::LogLevels;
 use super::reload::Request;
 use super::standing::Standing;
-use crate::config::Config;
+use super::{InForce, Rosters};
 use crate::io::Address;
+use crate::ledger::Ledger;
 use crate::load::LoadCell;
 use crate::metrics::Tally;
 use crate::pulse::Pulse;
-use crate::roster::waiting::Waiting;
 
 /// The longest that a request's head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,16 +76,12 @@ pub struct WatchedShard {
 /// What is shown of the program.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// What it was started with.
-    pub config: Arc<Config>,
-    /// Where each listener really listens, in their order.
-    pub listening: Vec<SocketAddr>,
-    /// The backends' servers.
+    /// What it does.
+    pub in_force: InForce,
+    /// The backends' servers, and who waits for a place at one.
     pub rosters: Arc<Rosters>,
     /// What health checks have found out about them.
     pub checks: Arc<health::Status>,
-    /// The sessions that wait for a place at one, by backend.
-    pub waiting: Vec<Arc<Waiting>>,
     /// In their order.
     pub shards: Vec<WatchedShard>,
     /// What the dispatcher counts.
@@ -129,30 +123,31 @@ struct Desk {
     log_levels: LogLevels,
     reloads: mpsc::Sender<Request>,
     changes: mpsc::Sender<String>,
-    /// The listeners that an operator has closed, by index.
-    drained: Mutex<HashSet<u16>>,
+    /// The listeners that an operator has closed, by the numbers of their ledgers.
+    drained: Mutex<HashSet<u32>>,
 }
 
 impl Desk {
     fn changes_allowed(&self) -> bool {
-        self.watched.config.admin.as_ref().is_some_and(|admin| admin.allow_changes)
+        self.watched.in_force.read().config.admin.as_ref().is_some_and(|admin| admin.allow_changes)
     }
 
     /// Whether administrators come over TCP, and so anybody of this host.
     fn is_at_a_port(&self) -> bool {
-        self.watched.config.admin.as_ref().is_some_and(|admin| matches!(admin.listen, Address::Tcp(_)))
+        let running = self.watched.in_force.read();
+        running.config.admin.as_ref().is_some_and(|admin| matches!(admin.listen, Address::Tcp(_)))
     }
 
-    fn is_drained(&self, listener: u16) -> bool {
-        self.drained.lock().unwrap_or_else(PoisonError::into_inner).contains(&listener)
+    fn is_drained(&self, listener: &Ledger) -> bool {
+        self.drained.lock().unwrap_or_else(PoisonError::into_inner).contains(&listener.number())
     }
 
-    fn note_drained(&self, listener: u16, drained: bool) {
+    fn note_drained(&self, listener: &Ledger, drained: bool) {
         let mut all = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
         if drained {
-            all.insert(listener)
+            all.insert(listener.number())
         } else {
-            all.remove(&listener)
+            all.remove(&listener.number())
         };
     }
 }

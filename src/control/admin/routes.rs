@@ -57,7 +57,7 @@ impl Desk {
 
     async fn sessions_page(&self, request: &Request<Incoming>) -> Answer {
         let pairs = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
-        match Wish::read(pairs, &self.watched.config) {
+        match Wish::read(pairs, &self.watched.in_force.read(), &self.watched.rosters.all()) {
             Err(why) => refused(StatusCode::BAD_REQUEST, why),
             Ok(wish) => match self.sessions(wish).await {
                 Ok(sessions) => json(StatusCode::OK, &sessions),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::Watched;
 use super::exposition::{Exposition, Kind};
 use super::families::distinct;
+use crate::control::Hold;
 use crate::control::health::{BackendStatus, Contact, ServerStatus};
-use crate::roster::{Member, Roster, Standing};
+use crate::roster::{Member, Standing};
 
 /// The role of a server that no check has asked, or that has not told.
 const UNKNOWN_ROLE: &str = "unknown";
@@ -20,7 +21,7 @@ struct Shown<'a> {
 }
 
 pub(super) fn expose(text: &mut Exposition, watched: &Watched) {
-    let backends: Vec<_> = watched.rosters.all().collect();
+    let backends = watched.rosters.all();
     let checks = watched.checks.read();
     let shown = shown(&backends, &checks);
     let help = "Whether a server gets new sessions; its role as it told the last check, where that is asked.";
@@ -36,21 +37,21 @@ pub(super) fn expose(text: &mut Exposition, watched: &Watched) {
     }
     let help = "Sessions that wait for a place at one of a backend's servers.";
     let mut family = text.family(Kind::Gauge, "ringwall_backend_queue_sessions", help);
-    for ((backend, _), waiting) in backends.iter().zip(&watched.waiting) {
-        family.sample(&[("backend", backend)], u64::from(waiting.total()));
+    for Hold { name, waiting, .. } in &backends {
+        family.sample(&[("backend", name)], u64::from(waiting.total()));
     }
     health_checks(text, &shown);
     sentinels(text, &checks);
 }
 
 /// All servers; one that is written twice is shown once.
-fn shown<'a>(backends: &'a [(&'a str, Roster)], checks: &'a [BackendStatus]) -> Vec<Shown<'a>> {
-    let all = (0..).zip(backends).flat_map(|(index, (backend, roster))| {
-        let status = checks.iter().find(move |status| status.backend == index);
+fn shown<'a>(backends: &'a [Hold], checks: &'a [BackendStatus]) -> Vec<Shown<'a>> {
+    let all = backends.iter().flat_map(|Hold { id, name: backend, roster, .. }| {
+        let status = checks.iter().find(move |status| status.backend == *id);
         roster.iter().map(move |member| {
             let server = member.address.to_string();
             let checked = status.and_then(|status| status.server(member));
-            (Shown { backend, server: server.clone(), member, checked }, (*backend, server))
+            (Shown { backend, server: server.clone(), member, checked }, (&**backend, server))
         })
     });
     distinct(all).map(|(shown, _)| shown).collect()

@@ -1,12 +1,14 @@
 //! `/sessions`: which are meant, and a page of them gathered from the shards.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Desk;
 use super::api::{Session, Sessions};
 use super::asking::NoAnswer;
-use crate::config::{Config, parse_duration};
+use crate::config::{Listener, parse_duration};
+use crate::control::{Hold, Running, RunningListener};
 use crate::shard::SessionId;
 use crate::shard::listing::{Filter, Row};
 
@@ -33,14 +35,15 @@ impl Wish {
     /// What is wrong with it, in one line.
     pub(super) fn read<'q>(
         pairs: impl Iterator<Item = (std::borrow::Cow<'q, str>, std::borrow::Cow<'q, str>)>,
-        config: &Config,
+        running: &Running,
+        backends: &[Hold],
     ) -> Result<Self, String> {
         let mut wish = Self { page: PAGE, ..Self::default() };
         for (name, value) in pairs {
             let wrong = |allowed: &str| format!("{name}={value}: it must be {allowed}");
             match &*name {
-                "listener" => wish.filter.listener = Some(listener(config, &value)?),
-                "backend" => wish.filter.backend = Some(backend(config, &value)?),
+                "listener" => wish.filter.listener = Some(Arc::clone(&listener(running, &value)?.1.ledger)),
+                "backend" => wish.filter.backend = Some(backend(backends, &value)?.id),
                 "client" => {
                     let client: IpAddr = value.parse().map_err(|_| wrong("an address without a port"))?;
                     wish.filter.client = Some(client);
@@ -71,20 +74,19 @@ impl Wish {
     }
 }
 
-/// The index of the listener with this name.
-pub(super) fn listener(config: &Config, name: &str) -> Result<u16, String> {
-    let names = || config.listeners.iter().map(|listener| &*listener.name);
-    place(names(), name).ok_or_else(|| format!("no listener is called {name}; there are {}", joined(names())))
+/// The listener with this name, as it is written and as it runs.
+pub(super) fn listener<'r>(running: &'r Running, name: &str) -> Result<(&'r Listener, &'r RunningListener), String> {
+    let mut all = running.config.listeners.iter().zip(&running.listeners);
+    let names = || running.config.listeners.iter().map(|listener| &*listener.name);
+    all.find(|(listener, _)| *listener.name == *name)
+        .ok_or_else(|| format!("no listener is called {name}; there are {}", joined(names())))
 }
 
-/// The index of the backend with this name.
-pub(super) fn backend(config: &Config, name: &str) -> Result<u16, String> {
-    let names = || config.backends.iter().map(|backend| &*backend.name);
-    place(names(), name).ok_or_else(|| format!("no backend is called {name}; there are {}", joined(names())))
-}
-
-fn place<'n>(mut names: impl Iterator<Item = &'n str>, wanted: &str) -> Option<u16> {
-    names.position(|name| name == wanted).and_then(|index| u16::try_from(index).ok())
+/// The backend with this name.
+pub(super) fn backend<'h>(backends: &'h [Hold], name: &str) -> Result<&'h Hold, String> {
+    let names = || backends.iter().map(|hold| &*hold.name);
+    let found = backends.iter().find(|hold| *hold.name == *name);
+    found.ok_or_else(|| format!("no backend is called {name}; there are {}", joined(names())))
 }
 
 fn joined<'n>(names: impl Iterator<Item = &'n str>) -> String {
@@ -114,35 +116,32 @@ impl Desk {
                 break;
             }
             let answer = self.list(shard, filter.clone(), slot, page - sessions.len()).await?;
-            sessions.extend(answer.rows.into_iter().map(|row| self.session(shard, row)));
+            sessions.extend(answer.rows.into_iter().map(|row| session(shard, row)));
             (shard, slot) = answer.next.map_or((shard + 1, 0), |next| (shard, next));
         }
         let next = (shard < shards).then(|| format!("{shard}-{slot}"));
         Ok(Sessions { sessions, next })
     }
+}
 
-    fn session(&self, shard: u16, row: Row) -> Session {
-        let config = &self.watched.config;
-        let listener = config.listeners.get(usize::from(row.listener));
-        let backend = listener.and_then(|listener| config.backends.get(listener.backend));
-        Session {
-            id: shown(shard, row.id),
-            client: row.client.map(|client| client.to_string()),
-            client_identity: row.client_identity.map(String::from),
-            tls_version: row.tls_version.map(str::to_owned),
-            listener: listener.map(|listener| listener.name.to_string()).unwrap_or_default(),
-            backend: backend.map(|backend| backend.name.to_string()).unwrap_or_default(),
-            server: row.server.map(|server| server.address.to_string()),
-            server_local_port: row.server_local_port,
-            state: row.stage.to_owned(),
-            pending: row.pending,
-            age_seconds: seconds(row.age),
-            idle_seconds: seconds(row.idle),
-            client_rx_bytes: row.client_bytes.0,
-            client_tx_bytes: row.client_bytes.1,
-            server_rx_bytes: row.server_bytes.0,
-            server_tx_bytes: row.server_bytes.1,
-        }
+fn session(shard: u16, row: Row) -> Session {
+    Session {
+        id: shown(shard, row.id),
+        client: row.client.map(|client| client.to_string()),
+        client_identity: row.client_identity.map(String::from),
+        tls_version: row.tls_version.map(str::to_owned),
+        listener: row.listener.name().to_owned(),
+        backend: row.backend.to_string(),
+        server: row.server.map(|server| server.address.to_string()),
+        server_local_port: row.server_local_port,
+        state: row.stage.to_owned(),
+        pending: row.pending,
+        age_seconds: seconds(row.age),
+        idle_seconds: seconds(row.idle),
+        client_rx_bytes: row.client_bytes.0,
+        client_tx_bytes: row.client_bytes.1,
+        server_rx_bytes: row.server_bytes.0,
+        server_tx_bytes: row.server_bytes.1,
     }
 }
 

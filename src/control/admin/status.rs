@@ -6,43 +6,37 @@ use super::Desk;
 use super::api::{Asked, Backend, Certificate, Check, Listener, Sentinel, Server, Shard, Status};
 use crate::control::health::{Contact, SentinelStatus, ServerStatus};
 use crate::control::standing::Phase;
+use crate::control::{Hold, RunningListener};
 use crate::io::sys;
-use crate::metrics::Totals;
 use crate::roster::Member;
 
 impl Desk {
     pub(super) fn status(&self) -> Status {
         let state = self.standing.read();
-        let config = &self.watched.config;
-        let totals: Vec<Totals> = self.watched.shards.iter().map(|shard| shard.tally.totals()).collect();
-        let open = |totals: &Totals, listener: u16| {
-            totals.sessions_of[listener].saturating_sub(totals.sessions_ended_of[listener])
-        };
-        let listeners = (0..).zip(config.listeners.iter().zip(&self.watched.listening));
-        let listeners = listeners.map(|(index, (listener, address))| Listener {
+        let running = self.watched.in_force.read();
+        let config = &running.config;
+        let listeners = config.listeners.iter().zip(&running.listeners);
+        let listeners = listeners.map(|(listener, RunningListener { address, ledger })| Listener {
             name: listener.name.to_string(),
             address: address.to_string(),
             backend: config.backends[listener.backend].name.to_string(),
-            state: if self.is_drained(index) { "drained" } else { "open" }.to_owned(),
-            connections: totals.iter().map(|totals| open(totals, index)).sum(),
+            state: if self.is_drained(ledger) { "drained" } else { "open" }.to_owned(),
+            connections: ledger.open_in_all(),
         });
-        let numbers = 0..u16::try_from(config.listeners.len()).unwrap_or(u16::MAX);
-        let shards = self.watched.shards.iter().zip(&totals).enumerate().map(|(number, (shard, totals))| {
+        let shards = self.watched.shards.iter().enumerate().map(|(number, shard)| {
             let load = shard.load.read(sys::now());
+            // In this order, so that none is counted as ended that was not counted before.
+            let ended = shard.tally.sessions_ended.get();
             Shard {
                 shard: number,
-                connections: numbers.clone().map(|listener| open(totals, listener)).sum(),
+                connections: shard.tally.sessions.get().saturating_sub(ended),
                 pending: load.pending,
                 handshakes: load.handshakes,
                 busy: f64::from(load.busy_permille) / 1e3,
             }
         });
         let certificates = state.certificates.iter().map(|shown| Certificate {
-            listener: config
-                .listeners
-                .get(shown.listener)
-                .map(|listener| listener.name.to_string())
-                .unwrap_or_default(),
+            listener: shown.listener.to_string(),
             name: shown.facts.name.clone(),
             serial: shown.facts.serial.clone(),
             not_after_unix: shown.facts.not_after_unix,
@@ -69,12 +63,12 @@ impl Desk {
 
     fn backends(&self) -> Vec<Backend> {
         let checks = self.watched.checks.read();
-        let backends = (0..).zip(self.watched.rosters.all().zip(&self.watched.waiting));
-        let backends = backends.map(|(index, ((name, roster), waiting))| {
-            let checks = checks.iter().find(|status| status.backend == index);
+        let backends = self.watched.rosters.all().into_iter();
+        let backends = backends.map(|Hold { id, name, roster, waiting, .. }| {
+            let checks = checks.iter().find(|status| status.backend == id);
             let server = |member| server(member, checks.and_then(|status| status.server(member)));
             Backend {
-                name: name.to_owned(),
+                name: name.to_string(),
                 queue: waiting.total(),
                 sentinel: checks.and_then(|status| status.sentinel.as_ref()).map(sentinel),
                 servers: roster.iter().map(server).collect(),

@@ -48,15 +48,16 @@ impl Checker {
         let wanted = if let CheckKind::Role(wanted) = check.kind { Some(wanted) } else { None };
         let rule = Rule { rise: check.rise, fall: check.fall, wanted };
         let connector = scope.connector(&member);
+        let known = scope.status.state(scope.plan.backend(), &member).unwrap_or(State::Unknown);
         Self {
             scope,
             member,
             connector,
             link: None,
-            judge: Judge::new(rule),
+            judge: Judge::new(rule, known),
             jitter: Jitter::new(),
             problem: None,
-            settled: false,
+            settled: known == State::Up,
             dismissal_owed: false,
         }
     }

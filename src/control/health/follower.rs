@@ -87,14 +87,16 @@ impl Follower {
         }
         let (belief, scope) = (belief.clone(), Arc::clone(&self.scope));
         let server = scope.plan.found_server(&belief, address(&belief.at).await?);
-        let before = scope.rosters.roster(scope.plan.backend);
+        let gone = || "a reload has removed the backend".to_owned();
+        let (before, _) = scope.rosters.roster(scope.plan.backend()).ok_or_else(gone)?;
         let roster = before.with([server]);
         let member = Arc::clone(&roster[0]);
-        if !before.iter().any(|known| Arc::ptr_eq(known, &member)) {
+        let known = before.iter().find(|known| known.is_same_server(&member));
+        if known.is_none() {
             BackendPlan::hold_back(scope.check(), &member);
         }
-        scope.rosters.replace(scope.plan.backend, roster).map_err(|error| error.to_string())?;
-        let left = before.iter().filter(|known| !Arc::ptr_eq(known, &member)).map(Arc::clone);
+        scope.rosters.replace(scope.plan.tenure, roster).map_err(|error| error.to_string())?;
+        let left = before.iter().filter(|known| !known.is_same_server(&member)).map(Arc::clone);
         self.dismissals_owed.extend(left);
         let switches = self.followed.is_some();
         scope.change_status(|backend| {
@@ -157,7 +159,7 @@ impl Follower {
 
 /// Starts watching all Sentinels; that ends with whoever reads the reports.
 fn watch(plan: SentinelPlan) -> Receiver<Report> {
-    let SentinelPlan { sentinel: config, password, connector } = plan;
+    let SentinelPlan { sentinel: config, password, connector, credentials: _ } = plan;
     let (reports, receiver) = channel(REPORTS_MAX);
     let account = Arc::new(Account::new(config.login, password));
     for (sentinel, server) in config.addresses.into_iter().enumerate() {

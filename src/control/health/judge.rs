@@ -54,8 +54,9 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) const fn new(rule: Rule) -> Self {
-        Self { rule, state: State::Unknown, against: 0 }
+    /// Of a server of which this is known.
+    pub(super) const fn new(rule: Rule, state: State) -> Self {
+        Self { rule, state, against: 0 }
     }
 
     pub(super) const fn state(&self) -> State {
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     fn judge(wanted: Option<WantedRole>) -> Judge {
-        Judge::new(Rule { rise: 2, fall: 3, wanted })
+        Judge::new(Rule { rise: 2, fall: 3, wanted }, State::Unknown)
     }
 
     fn states(judge: &mut Judge, outcomes: &[Outcome]) -> Vec<State> {

@@ -23,7 +23,7 @@ pub(in crate::control) enum News {
     /// What checks say of a server.
     Server {
         /// The backend's name.
-        backend: Box<str>,
+        backend: Arc<str>,
         /// The server's name.
         server: Box<str>,
         /// Where it is.
@@ -44,7 +44,7 @@ pub(in crate::control) enum News {
     /// How far a Sentinel can be relied on.
     Sentinel {
         /// The backend's name.
-        backend: Box<str>,
+        backend: Arc<str>,
         /// The Sentinel's address as it is written.
         sentinel: Box<str>,
         /// How far.
@@ -53,7 +53,7 @@ pub(in crate::control) enum News {
     /// Another server is the primary.
     Primary {
         /// The backend's name.
-        backend: Box<str>,
+        backend: Arc<str>,
         /// What Sentinels call it.
         name: Box<str>,
         /// Where it was, as far as that was known.
@@ -68,7 +68,7 @@ pub(in crate::control) enum News {
     /// What is wrong with all Sentinels of a backend together, or that nothing is any more.
     Plight {
         /// The backend's name.
-        backend: Box<str>,
+        backend: Arc<str>,
         /// What is wrong.
         problem: Option<Box<str>>,
         /// Whether a primary is known from before, which goes on being used.

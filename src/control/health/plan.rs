@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::status::{BackendStatus, SentinelStatus, Status};
 use super::{Contact, knowledge::Belief};
 use crate::config::{self, CheckKind, HealthCheck};
-use crate::roster::{Member, Server, Standing};
+use crate::control::rosters::Tenure;
+use crate::roster::{BackendId, Member, Server, Standing};
 use crate::secret::Secret;
-use crate::tls::{Connector, ServerName};
+use crate::tls::{BackendCredentials, Connector, ServerName};
 
 /// What is said of a server whose role matters and has not been told.
 pub(super) const ROLE_UNKNOWN: &str = "its role is not known yet";
@@ -24,16 +25,18 @@ pub struct Plan {
 
 /// One backend that is checked.
 pub struct BackendPlan {
-    /// Its index in the configuration.
-    pub backend: u16,
-    /// Its name there.
-    pub name: Box<str>,
+    /// Which, and the right to say which servers it has.
+    pub tenure: Tenure,
+    /// Its name in the configuration.
+    pub name: Arc<str>,
     /// How its servers are checked.
     pub check: HealthCheck,
     /// The password for them.
     pub password: Option<Secret>,
     /// Makes the TLS side of connections to them, towards the name of each; without one they are spoken to in plain text.
     pub connector: Option<Connector>,
+    /// What that was made of.
+    pub credentials: Option<Arc<BackendCredentials>>,
     /// The name that each server is asked for; where not given, its host.
     pub server_name: Option<ServerName>,
     /// Who names its server, where it is not the configuration.
@@ -41,6 +44,7 @@ pub struct BackendPlan {
 }
 
 /// The Sentinels of a backend.
+#[derive(Clone)]
 pub struct SentinelPlan {
     /// Who they are.
     pub sentinel: config::Sentinel,
@@ -48,20 +52,15 @@ pub struct SentinelPlan {
     pub password: Option<Secret>,
     /// Makes the TLS side of connections to them, towards the name of each; without one they are spoken to in plain text.
     pub connector: Option<Connector>,
+    /// What that was made of.
+    pub credentials: Option<Arc<BackendCredentials>>,
 }
 
 impl Plan {
     /// Of these backends, in the configuration's order.
     #[must_use]
     pub fn new(backends: Vec<BackendPlan>) -> Self {
-        let status = backends.iter().map(|plan| BackendStatus {
-            backend: plan.backend,
-            name: plan.name.clone(),
-            sentinel: plan.sentinel.as_ref().map(|plan| SentinelStatus::unasked(&plan.sentinel)),
-            servers: Vec::new(),
-        });
-        let status = Arc::new(Status::new(status.collect()));
-        Self { backends, status }
+        Self { backends, status: Arc::default() }
     }
 
     /// The plan itself, once; the status stays here to be read, too.
@@ -71,6 +70,36 @@ impl Plan {
 }
 
 impl BackendPlan {
+    /// Which backend it is about.
+    pub(super) const fn backend(&self) -> BackendId {
+        self.tenure.backend()
+    }
+
+    /// Whether it comes to the same as another.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let Self { tenure, name, check, password, connector: _, credentials, server_name, sentinel } = self;
+        let sentinels = match (sentinel, &other.sentinel) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                one.sentinel == other.sentinel && one.password == other.password && one.credentials == other.credentials
+            }
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        sentinels
+            && (*tenure, name, check, server_name) == (other.tenure, &other.name, &other.check, &other.server_name)
+            && (password, credentials) == (&other.password, &other.credentials)
+    }
+
+    /// What is known of it before anybody has asked.
+    pub(super) fn unasked(&self) -> BackendStatus {
+        BackendStatus {
+            backend: self.backend(),
+            name: Arc::clone(&self.name),
+            sentinel: self.sentinel.as_ref().map(|plan| SentinelStatus::unasked(&plan.sentinel)),
+            servers: Vec::new(),
+        }
+    }
+
     /// Keeps a server that joins from getting sessions until its role is known, where that matters.
     pub fn hold_back(check: &HealthCheck, member: &Member) {
         if matches!(check.kind, CheckKind::Role(_)) {

@@ -23,8 +23,6 @@ pub(super) struct Scope {
     pub(super) account: Arc<Account>,
     /// What Sentinels call the primary, where they name it.
     pub(super) primary_name: Option<Box<str>>,
-    /// Of the backend in `status`.
-    pub(super) slot: usize,
     pub(super) status: Arc<Status>,
     pub(super) rosters: Arc<Rosters>,
     pub(super) news: NewsDesk,
@@ -36,7 +34,7 @@ impl Scope {
     }
 
     pub(super) fn change_status(&self, change: impl FnOnce(&mut BackendStatus)) {
-        self.status.change(self.slot, change);
+        self.status.change(self.plan.backend(), change);
     }
 
     pub(super) fn tell(&self, news: News) {

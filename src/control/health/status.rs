@@ -8,16 +8,16 @@ use super::dialog::Outcome;
 use super::judge::State;
 use super::knowledge::Contact;
 use super::sentinel::Whereabouts;
-use crate::roster::Member;
+use crate::roster::{BackendId, Member};
 use crate::time::Time;
 
 /// One backend that is checked.
 #[derive(Clone, Debug)]
 pub struct BackendStatus {
-    /// Its index in the configuration.
-    pub backend: u16,
-    /// Its name there.
-    pub name: Box<str>,
+    /// Which.
+    pub backend: BackendId,
+    /// Its name in the configuration.
+    pub name: Arc<str>,
     /// What its Sentinels say, where it has some.
     pub sentinel: Option<SentinelStatus>,
     /// The servers that it has now.
@@ -104,8 +104,23 @@ pub struct SentinelStatus {
 pub struct Status(Mutex<Vec<BackendStatus>>);
 
 impl Status {
-    pub(super) fn new(backends: Vec<BackendStatus>) -> Self {
-        Self(Mutex::new(backends))
+    /// Tells of these backends from now on. What is known of servers that were known before is kept, and of Sentinels where
+    /// they call the primary the same.
+    pub(super) fn follow(&self, backends: Vec<BackendStatus>) {
+        let mut known = self.lock();
+        let before = std::mem::replace(&mut *known, backends);
+        for old in before {
+            let Some(new) = known.iter_mut().find(|new| new.backend == old.backend) else { continue };
+            new.servers = old.servers;
+            if let (Some(new), Some(old)) = (&mut new.sentinel, old.sentinel)
+                && new.primary_name == old.primary_name
+            {
+                let names =
+                    |status: &SentinelStatus| status.sentinels.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+                let asked = if names(new) == names(&old) { old.sentinels.clone() } else { new.sentinels.clone() };
+                *new = SentinelStatus { sentinels: asked, ..old };
+            }
+        }
     }
 
     /// As it is at the moment.
@@ -114,9 +129,14 @@ impl Status {
         self.lock().clone()
     }
 
-    /// Changes what is known of the backend at `slot`.
-    pub(super) fn change(&self, slot: usize, change: impl FnOnce(&mut BackendStatus)) {
-        if let Some(backend) = self.lock().get_mut(slot) {
+    /// What checks of this server have come to, where there were some.
+    pub(super) fn state(&self, backend: BackendId, member: &Member) -> Option<State> {
+        self.lock().iter().find(|status| status.backend == backend)?.server(member).map(|server| server.state)
+    }
+
+    /// Changes what is known of a backend.
+    pub(super) fn change(&self, backend: BackendId, change: impl FnOnce(&mut BackendStatus)) {
+        if let Some(backend) = self.lock().iter_mut().find(|status| status.backend == backend) {
             change(backend);
         }
     }
@@ -132,20 +152,23 @@ impl BackendStatus {
     pub(super) fn set_servers(&mut self, members: &[Arc<Member>], now: Time) {
         let before = std::mem::take(&mut self.servers);
         let server = |member: &Arc<Member>| {
-            let known = before.iter().find(|server| Arc::ptr_eq(&server.member, member));
-            known.cloned().unwrap_or_else(|| ServerStatus::unchecked(member, now))
+            let known = before.iter().find(|server| server.member.is_same_server(member)).cloned();
+            known.map_or_else(
+                || ServerStatus::unchecked(member, now),
+                |known| ServerStatus { member: Arc::clone(member), ..known },
+            )
         };
         self.servers = members.iter().map(server).collect();
     }
 
     /// What is known of this server.
     #[must_use]
-    pub fn server(&self, member: &Arc<Member>) -> Option<&ServerStatus> {
-        self.servers.iter().find(|server| Arc::ptr_eq(&server.member, member))
+    pub fn server(&self, member: &Member) -> Option<&ServerStatus> {
+        self.servers.iter().find(|server| server.member.is_same_server(member))
     }
 
-    pub(super) fn server_mut(&mut self, member: &Arc<Member>) -> Option<&mut ServerStatus> {
-        self.servers.iter_mut().find(|server| Arc::ptr_eq(&server.member, member))
+    pub(super) fn server_mut(&mut self, member: &Member) -> Option<&mut ServerStatus> {
+        self.servers.iter_mut().find(|server| server.member.is_same_server(member))
     }
 }
 

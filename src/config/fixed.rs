@@ -1,0 +1,72 @@
+//! What a reload cannot change, because threads, rings and tables are made for it at the start.
+
+use super::error::ConfigError;
+use super::{Config, LogFormat, LogTarget};
+
+/// What has to be done about it.
+const REMEDY: &str = "send SIGUSR2, by which a new process takes over without closing a listener, or restart";
+
+impl Config {
+    /// Where it is not written how many connections there may be, has no more than these: how many fit the machine also
+    /// depends on the number of listeners.
+    pub fn fit_connections(&mut self, connections_max: u32) {
+        if !self.connections_written {
+            self.limits.max_connections = self.limits.max_connections.min(connections_max);
+        }
+    }
+
+    /// Whether a process that runs with `running` and was made for at most `connections_max` connections can go over to this
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// The keys that it cannot follow, all of them in one line.
+    pub fn check_reload(&self, running: &Self, connections_max: u32) -> Result<(), ConfigError> {
+        let same_shards = self.runtime.cores.len() == running.runtime.cores.len();
+        let mut told: Vec<String> = running
+            .fixed()
+            .into_iter()
+            .zip(self.fixed())
+            // Other cores follow from another number of shards.
+            .filter(|((key, is), (_, wanted))| is != wanted && (*key != "runtime.cores" || same_shards))
+            .map(|((key, is), (_, wanted))| {
+                format!("{key} cannot change without a restart: it is {is}, and the file says {wanted}")
+            })
+            .collect();
+        let wanted = self.limits.max_connections;
+        if wanted > connections_max {
+            told.push(format!(
+                "limits.max_connections cannot grow beyond {connections_max} without a restart, since tables are made for as \
+                 many at the start, and the file says {wanted}"
+            ));
+        }
+        if told.is_empty() {
+            return Ok(());
+        }
+        Err(ConfigError::of_file(self.source.file(), format!("{}; {REMEDY}", told.join("; "))))
+    }
+
+    /// The keys that stay as they are until the end, and their values.
+    fn fixed(&self) -> Vec<(&'static str, String)> {
+        let (cores, log, admin) = (&self.runtime.cores, &self.log, self.admin.as_ref());
+        let none = || "not given".to_owned();
+        vec![
+            ("runtime.shards", cores.len().to_string()),
+            ("runtime.cores", format!("{cores:?}")),
+            ("runtime.dispatcher_core", self.runtime.dispatcher_core.map_or_else(none, |core| core.to_string())),
+            ("log.target", shown_target(&log.target)),
+            ("log.format", if log.format == LogFormat::Json { "json" } else { "text" }.to_owned()),
+            ("log.key_log", self.key_log.as_ref().map_or_else(none, |path| path.display().to_string())),
+            ("admin.listen", admin.map_or_else(none, |admin| admin.listen.to_string())),
+            ("admin.socket_mode", admin.map_or_else(none, |admin| format!("{:04o}", admin.socket_mode))),
+        ]
+    }
+}
+
+fn shown_target(target: &LogTarget) -> String {
+    match target {
+        LogTarget::Stderr => "stderr".to_owned(),
+        LogTarget::Journal => "journal".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
+    }
+}

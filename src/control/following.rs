@@ -1,0 +1,41 @@
+//! What follows a reload in the control plane: checks, look-ups, the log, and a takeover that is under way.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::error;
+
+use super::pacing::Pacing;
+use super::reload::Reloaded;
+use super::resolve::Resolving;
+use super::{Plane, Supervisor};
+
+impl Supervisor<'_, '_> {
+    /// Has checks, look-ups and the log follow what was read.
+    pub(super) fn follow(&mut self, reloaded: &mut Reloaded) {
+        let Plane { in_force, logging, machine, orders, rosters, .. } = self.plane;
+        let (config, changes) = (Arc::clone(&in_force.read().config), reloaded.changes.clone().unwrap_or_default());
+        let mut followed = Ok(());
+        if let Some(checks) = reloaded.checks.take() {
+            followed = self.health.follow(checks);
+        }
+        if !changes.backends.is_empty() {
+            followed = followed.and_then(|()| {
+                self.resolving = Resolving::start(&config, machine, rosters)?;
+                Ok(())
+            });
+        }
+        if let Err(error) = followed {
+            error!(target: "ringwall::control", %error, "servers are checked and looked up as before: no thread for it");
+        }
+        if changes.sections.contains(&"log") {
+            self.pacing = Pacing::new(&config.log, Instant::now());
+            if let Some(tells_reached) = logging.follow(&config.log) {
+                (orders.tell_reached)(tells_reached);
+            }
+        }
+        if !changes.listeners.is_empty() && self.takeovers.call_off() {
+            self.tell_takeover_failed("listeners have changed, and it has those of before; order it again");
+        }
+    }
+}
