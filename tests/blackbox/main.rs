@@ -37,6 +37,7 @@ mod orderly_ends;
 mod pools;
 mod proxy_protocol;
 mod real_clients;
+mod reconfiguration;
 mod refusals;
 mod rejected_starts;
 mod reload;

@@ -1,0 +1,175 @@
+//! What a reload makes of a configuration that has changed: what it tells of it, and what it refuses.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use ringwall::config::{Changes, Config, Machine};
+
+mod config_support;
+use config_support::{MINIMAL, machine};
+
+const TWO: &str = r#"
+[[listener]]
+name = "public"
+bind = "127.0.0.1:6380"
+backend = "first"
+plain = true
+[[listener]]
+name = "private"
+bind = "127.0.0.1:6381"
+backend = "second"
+plain = true
+[[backend]]
+name = "first"
+servers = ["127.0.0.1:6379"]
+[[backend]]
+name = "second"
+servers = ["valkey.example:6379"]
+[limits]
+max_connections = 100
+"#;
+
+fn parse_on(machine: &Machine, text: &str) -> Config {
+    Config::parse(text.as_bytes(), Path::new("f.toml"), machine).unwrap()
+}
+
+fn parse(text: &str) -> Config {
+    parse_on(&machine(), text)
+}
+
+/// What a reload tells of `TWO` with some texts replaced.
+fn changes(replaced: &[(&str, &str)]) -> String {
+    let text = replaced.iter().fold(TWO.to_owned(), |text, (before, after)| {
+        assert!(text.contains(before), "{before}");
+        text.replacen(before, after, 1)
+    });
+    Changes::between(&parse(TWO), &parse(&text)).to_string()
+}
+
+#[test]
+fn what_has_come_gone_or_changed_is_told_in_one_line() {
+    assert_eq!(changes(&[]), "none");
+    assert_eq!(changes(&[("[limits]", "# a remark\n[limits]")]), "none");
+    let private = "[[listener]]\nname = \"private\"\nbind = \"127.0.0.1:6381\"\nbackend = \"second\"\nplain = true\n";
+    assert_eq!(changes(&[(private, "")]), "listeners removed: private");
+    assert_eq!(
+        changes(&[("name = \"private\"", "name = \"other\"")]),
+        "listeners added: other; listeners removed: private"
+    );
+    assert_eq!(changes(&[("127.0.0.1:6381", "127.0.0.1:6382")]), "listeners changed: private");
+    assert_eq!(
+        changes(&[("servers = [\"127.0.0.1:6379\"]", "servers = [\"127.0.0.1:6378\"]")]),
+        "backends changed: first"
+    );
+    assert_eq!(
+        changes(&[
+            (
+                "max_connections = 100",
+                "max_connections = 99\n[log]\nlevel = \"warn\"\n[admin]\nlisten = \"unix:/run/a\""
+            ),
+            ("backend = \"second\"", "backend = \"first\""),
+        ]),
+        // What is not written of a listener follows the limits.
+        "listeners changed: public, private; changed: limits, log, admin"
+    );
+}
+
+#[test]
+fn a_backend_in_another_place_of_the_file_changes_no_listener() {
+    let (first, second) = TWO.split_once("[[backend]]\nname = \"second\"").unwrap();
+    let (before, first_backend) = first.split_once("[[backend]]").unwrap();
+    let (second_backend, limits) = second.split_once("[limits]").unwrap();
+    let turned =
+        format!("{before}[[backend]]\nname = \"second\"{second_backend}[[backend]]{first_backend}[limits]{limits}");
+    assert_ne!(turned, TWO);
+    assert_eq!(Changes::between(&parse(TWO), &parse(&turned)).to_string(), "none");
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_a_change() {
+    let moved = Machine { resolve: |_, port| Ok(vec![([10, 0, 0, 9], port).into()]), ..machine() };
+    assert_eq!(Changes::between(&parse(TWO), &parse_on(&moved, TWO)).to_string(), "backends changed: second");
+}
+
+/// Why a process that runs with the minimal file and these lines does not go over to those.
+fn refusal(running: &str, wanted: &str) -> Option<String> {
+    let with = |lines: &str| parse(&format!("{MINIMAL}\n{lines}"));
+    with(wanted).check_reload(&with(running), 100).err().map(|error| error.to_string())
+}
+
+#[test]
+fn keys_that_take_a_restart_are_named_with_both_values_and_all_at_once() {
+    const LIMITS: &str = "[limits]\nmax_connections = 100\n";
+    let refusal = |running: &str, wanted: &str| refusal(&format!("{LIMITS}{running}"), &format!("{LIMITS}{wanted}"));
+    let cannot = |what: &str| {
+        Some(format!(
+            "f.toml: {what}; send SIGUSR2, by which a new process takes over without closing a listener, or restart"
+        ))
+    };
+    assert_eq!(refusal("", ""), None);
+    assert_eq!(
+        refusal("[runtime]\nshards = 2", "[runtime]\nshards = 4"),
+        cannot("runtime.shards cannot change without a restart: it is 2, and the file says 4")
+    );
+    assert_eq!(
+        refusal("[runtime]\ncores = [0, 1]", "[runtime]\ncores = [2, 3]"),
+        cannot("runtime.cores cannot change without a restart: it is [0, 1], and the file says [2, 3]")
+    );
+    assert_eq!(
+        refusal("[runtime]\nshards = 3", "[runtime]\nshards = 3\ncores = [0, 1, 2]\ndispatcher_core = 3"),
+        cannot("runtime.dispatcher_core cannot change without a restart: it is not given, and the file says 3")
+    );
+    for (running, wanted, what) in [
+        (
+            "",
+            "[log]\ntarget = \"/var/log/r\"",
+            "log.target cannot change without a restart: it is stderr, and the file says /var/log/r",
+        ),
+        (
+            "[log]\nformat = \"json\"",
+            "",
+            "log.format cannot change without a restart: it is json, and the file says text",
+        ),
+        (
+            "[admin]\nlisten = \"unix:/run/a\"\nsocket_mode = \"0660\"",
+            "[admin]\nlisten = \"unix:/run/a\"",
+            "admin.socket_mode cannot change without a restart: it is 0660, and the file says 0600",
+        ),
+        (
+            "[admin]\nlisten = \"unix:/run/a\"",
+            "",
+            "admin.listen cannot change without a restart: it is unix:/run/a, and the file says not given; admin.socket_mode \
+             cannot change without a restart: it is 0600, and the file says not given",
+        ),
+    ] {
+        assert_eq!(refusal(running, wanted), cannot(what));
+    }
+}
+
+#[test]
+fn a_number_of_connections_that_fits_the_machine_and_is_not_written_stays_within_that_of_the_start() {
+    let small = Machine { open_files_max: 1_000, ..machine() };
+    let unwritten = TWO.replace("max_connections = 100\n", "");
+    let private = "[[listener]]\nname = \"private\"\nbind = \"127.0.0.1:6381\"\nbackend = \"second\"\nplain = true\n";
+    let (running, mut fewer) = (parse_on(&small, &unwritten), parse_on(&small, &unwritten.replace(private, "")));
+    let at_the_start = running.limits.max_connections;
+    fewer.limits.max_connections = at_the_start + 1;
+    assert!(fewer.check_reload(&running, at_the_start).is_err());
+    fewer.fit_connections(at_the_start);
+    assert_eq!(fewer.check_reload(&running, at_the_start), Ok(()));
+    let mut written = parse(TWO);
+    written.fit_connections(50);
+    assert_eq!(written.limits.max_connections, 100);
+}
+
+#[test]
+fn fewer_connections_than_at_the_start_are_taken_and_more_are_not() {
+    let limit = |max| format!("[limits]\nmax_connections = {max}");
+    assert_eq!(refusal(&limit(100), &limit(1)), None);
+    assert_eq!(refusal(&limit(1), &limit(100)), None);
+    assert_eq!(
+        refusal(&limit(50), &limit(101)).unwrap(),
+        "f.toml: limits.max_connections cannot grow beyond 100 without a restart, since tables are made for as many at the \
+         start, and the file says 101; send SIGUSR2, by which a new process takes over without closing a listener, or restart"
+    );
+}
