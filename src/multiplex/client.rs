@@ -61,6 +61,8 @@ pub(super) struct Client {
     pub(super) offset: Offset,
     /// It needs a connection of its own for life.
     pub(super) is_pinned: bool,
+    /// Its own connection stands, or may, where is not known here.
+    stands_elsewhere: bool,
     /// It has had a reply that is too large for sharing, and needs one, too.
     pub(super) is_bulk: bool,
     /// Every byte is passed on unread.
@@ -116,6 +118,7 @@ impl Client {
             asks: false,
             offset: Offset::Unknown,
             is_pinned: false,
+            stands_elsewhere: false,
             is_bulk: false,
             is_raw: false,
             is_blocked: false,
@@ -184,7 +187,8 @@ impl Client {
 
     /// Whether its own connection stands where the client does, and nothing on it is under way.
     pub(super) const fn is_quiet(&self) -> bool {
-        self.replies_owed == 0 && !self.in_multi && !self.watches && !self.asks && !self.is_raw
+        let is_over = self.replies_owed == 0 && !self.in_multi && !self.watches && !self.asks;
+        is_over && !self.is_raw && !self.stands_elsewhere
     }
 
     /// The reply to a request over its own connection has come.
@@ -212,12 +216,14 @@ impl Client {
     fn change_answered(&mut self, kind: Kind, head: &[u8]) {
         let Some(change) = self.changes.pop_front() else { return };
         // In a transaction nothing is changed before its end, which tells of all its commands at once.
-        self.is_pinned |= head.starts_with(b"+QUEUED");
-        if !change.is_made(kind, head) {
+        let is_queued = head.starts_with(b"+QUEUED");
+        let is_made = change.is_made(kind, head);
+        self.stands_elsewhere |= is_queued || is_made && change == Change::Unknown;
+        self.is_pinned |= self.stands_elsewhere;
+        if !is_made {
             return;
         }
         match change {
-            Change::Unknown => self.is_pinned = true,
             Change::Reset => (self.in_multi, self.watches, self.asks) = (false, false, false),
             Change::Login(_)
             | Change::Hello { .. }
@@ -226,7 +232,8 @@ impl Client {
             | Change::LibraryName(_)
             | Change::LibraryVersion(_)
             | Change::ReadsReplicas(_)
-            | Change::Nothing => {}
+            | Change::Nothing
+            | Change::Unknown => {}
         }
         self.standing.make(change);
     }

@@ -202,7 +202,9 @@ fn the_end_of_a_transaction_that_was_not_begun_needs_no_connection() {
 
 #[test]
 fn a_change_in_a_transaction_keeps_the_client_on_its_own_connection() {
-    let mut world = world(1);
+    let mut world = world(2);
+    assert_eq!(world.ask(1, "MULTI\r\nSELECT 3\r\nEXEC\r\n"), "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    assert_eq!(world.ask(1, "GETEX tag\r\n"), "$19\r\ndefault 3 false tag\r\n");
     assert_eq!(world.ask(0, "MULTI\r\nSELECT 5\r\n"), "+OK\r\n+QUEUED\r\n");
     assert_eq!(world.ask(0, "EXEC\r\nGETEX tag\r\n"), "*1\r\n+OK\r\n$19\r\ndefault 5 false tag\r\n");
     assert_eq!(world.ask(0, "GETEX tag\r\n"), "$19\r\ndefault 5 false tag\r\n");
