@@ -147,7 +147,10 @@ impl Multiplexer {
             }
             replies += 1;
             match route(arguments(bytes, request.form)) {
-                Route::Own(Effect::EndMulti) if replies > 1 => return Some((at, replies)),
+                // Only an EXEC ends the transaction even where it is refused: after `DISCARD extra` it goes on.
+                Route::Own(Effect::EndMulti) if replies > 1 && is_exec(arguments(bytes, request.form)) => {
+                    return Some((at, replies));
+                }
                 Route::Own(Effect::Multi) if replies == 1 => {}
                 Route::Shared if replies > 1 => {}
                 Route::Shared
@@ -332,6 +335,10 @@ impl Multiplexer {
 fn has_room(client: &Client, replies: u32, options: &super::Options) -> bool {
     let fits = client.replies_owed == 0 || client.replies_owed + replies <= options.client_requests_max;
     fits && client.out.weight() < options.send_buffer_bytes
+}
+
+fn is_exec<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> bool {
+    arguments.next().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"))
 }
 
 fn is_empty(request: &[u8], form: Form) -> bool {

@@ -180,6 +180,17 @@ fn a_transaction_in_pieces_has_a_connection_of_its_own_until_it_is_over() {
 }
 
 #[test]
+fn a_transaction_that_its_end_may_not_end_is_not_shared() {
+    let mut world = world(2);
+    assert_eq!(
+        world.ask(0, "MULTI\r\nINCR a\r\nDISCARD extra\r\n"),
+        "+OK\r\n+QUEUED\r\n-ERR wrong number of arguments for 'discard' command\r\n"
+    );
+    assert_eq!(world.ask(1, "INCR a\r\n"), ":1\r\n");
+    assert_eq!(world.ask(0, "INCR a\r\nDISCARD\r\nGET a\r\n"), "+QUEUED\r\n+OK\r\n$1\r\n1\r\n");
+}
+
+#[test]
 fn watched_keys_are_watched_until_the_transaction_is_over() {
     let mut world = world(2);
     assert_eq!(world.ask(0, "WATCH a\r\nGET a\r\n"), "+OK\r\n$-1\r\n");

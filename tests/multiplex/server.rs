@@ -160,6 +160,7 @@ impl Server {
                 let mark = if self.connections[at].resp3 { '>' } else { '*' };
                 Some(format!("{mark}3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(word(1))))
             }
+            "DISCARD" if words.len() > 1 => Some("-ERR wrong number of arguments for 'discard' command\r\n".to_owned()),
             "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => Some(self.transact(at, name, key)),
             _ => self.change(at, name, words),
         }
