@@ -272,7 +272,10 @@ impl Multiplexer {
                 client.finish(owner, Reason::ReplyCut, &self.options, &mut self.due, turn);
                 continue;
             }
-            client.say_error(&words, owed.replies, turn);
+            // A server that has been told of a client's end answers by its own: there is no error to tell of.
+            if !link.ends {
+                client.say_error(&words, owed.replies, turn);
+            }
             client.replies_owed -= owed.replies;
             self.due.touch_client(owner, client);
             self.due.work(owner, client);

@@ -456,6 +456,16 @@ fn a_client_that_says_nothing_more_gets_what_it_is_owed() {
 }
 
 #[test]
+fn a_client_that_says_nothing_more_while_it_blocks_is_closed_without_a_word() {
+    let mut world = world(1);
+    assert_eq!(world.ask(0, "BLPOP list 0\r\n"), "");
+    world.leave(0, None);
+    world.settle();
+    assert_eq!(world.take(0), "");
+    assert_eq!(world.clients[0].closed, Some(Reason::ClientLeft));
+}
+
+#[test]
 fn when_all_are_gone_nothing_is_held() {
     let mut world = world(3);
     world.ask(0, "AUTH alice wonder\r\nGET a\r\n");
