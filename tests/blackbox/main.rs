@@ -8,14 +8,19 @@
 mod admin;
 mod certificates;
 mod client;
+mod commands;
 mod haproxy;
 mod process;
 mod resp;
 mod ringwall;
+#[path = "../simulation/rng.rs"]
+#[expect(dead_code, reason = "simulations draw more")]
+mod rng;
 mod scripted;
 mod sentinel;
 mod server;
 mod terminal;
+mod workload;
 
 mod abrupt_ends;
 mod administration;
@@ -23,6 +28,7 @@ mod byte_exactness;
 mod client_names;
 mod cluster;
 mod ctl;
+mod differential;
 mod drain;
 mod health;
 mod idle_crowds;
