@@ -35,6 +35,7 @@ mod idle_crowds;
 mod listener_limits;
 mod listeners_and_servers;
 mod logs;
+mod losses;
 mod metrics;
 mod multiplex;
 mod odd_talkers;

@@ -79,7 +79,7 @@ impl Server {
 
     fn start(port: u16, arguments: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program());
+        let mut command = Command::new(installed(program()));
         command
             .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--maxclients", "4500"])
             // Which also refuses clients from 127.0.0.2.
@@ -135,6 +135,13 @@ pub(crate) fn program() -> &'static str {
         .into_iter()
         .find(|program| answers(program))
         .expect("neither redis-server nor valkey-server is installed; tests/run.sh installs one")
+}
+
+/// Where a program is. A server that is told to start itself anew must know where it is itself.
+fn installed(program: &str) -> PathBuf {
+    let folders = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("no {program} in {}", folders.display()))
 }
 
 /// A port that nothing listens on, outside those that the kernel gives to clients: a connection that leaves from the
