@@ -51,8 +51,8 @@ python_libraries() {
         -r tests/clients/requirements.txt -r tests/conformance/requirements.txt
 }
 
-# The client library for Node.js.
-node_client() {
+# The libraries for Node.js.
+node_libraries() {
     local node=target/clients/node
     mkdir -p $node
     cp tests/clients/package.json $node/
@@ -67,7 +67,7 @@ cargo clippy --version >/dev/null 2>&1 || fail "clippy is missing: rustup compon
 need cc=gcc nm=binutils openssl=openssl redis-server=redis-server redis-cli=redis-tools strace=strace valgrind=valgrind haproxy=haproxy \
     tmux=tmux python3=python3 node=nodejs npm=npm shellcheck=shellcheck
 python_libraries
-node_client
+node_libraries
 # A scanner that not every distribution has; without it the conformance tests say that they do not scan.
 command -v sslscan >/dev/null || (install sslscan) || echo "no sslscan here: nothing is scanned"
 # What checks units and filters; a machine that has neither systemd's tools nor Debian's libraries says what it leaves out.

@@ -6,7 +6,7 @@ use crate::admin::Metrics;
 use crate::certificates::Certificates;
 use crate::client::{Client, End};
 use crate::process::run;
-use crate::real_clients::{ioredis, redis_py, through};
+use crate::real_clients::{bullmq, ioredis, node_redis, redis_py, redis_rs, through};
 use crate::ringwall::{Ringwall, Setup};
 use crate::server::{Server, free_port};
 
@@ -382,6 +382,24 @@ fn redis_py_works_over_shared_connections() {
 fn ioredis_works_over_shared_connections() {
     let (_server, ringwall) = pair();
     ioredis(&ringwall);
+}
+
+#[test]
+fn node_redis_works_over_shared_connections() {
+    let (_server, ringwall) = pair();
+    node_redis(&ringwall);
+}
+
+#[test]
+fn bullmq_works_over_shared_connections() {
+    let (_server, ringwall) = pair();
+    bullmq(&ringwall);
+}
+
+#[test]
+fn redis_rs_works_over_shared_connections() {
+    let server = Server::on_unix_socket();
+    redis_rs(&before(&server).plain().start());
 }
 
 #[test]

@@ -1,11 +1,14 @@
-//! The programs and libraries that people use: redis-cli, redis-benchmark, redis-py and ioredis.
+//! The programs and libraries that people use: redis-cli, redis-benchmark, redis-py, ioredis, node-redis, BullMQ, redis-rs.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+
+use redis::Commands as _;
 
 use crate::process::run;
-use crate::ringwall::Ringwall;
+use crate::ringwall::{Ringwall, Setup};
 use crate::server::Server;
 
 /// `program` of the server's package with the arguments that lead through ringwall.
@@ -129,6 +132,75 @@ pub(crate) fn ioredis(ringwall: &Ringwall) {
     client_library(Command::new("node"), "ioredis.js", ringwall);
 }
 
+pub(crate) fn node_redis(ringwall: &Ringwall) {
+    client_library(Command::new("node"), "node_redis.js", ringwall);
+}
+
+pub(crate) fn bullmq(ringwall: &Ringwall) {
+    client_library(Command::new("node"), "bullmq.js", ringwall);
+}
+
+/// What people do with redis-rs, without TLS.
+pub(crate) fn redis_rs(ringwall: &Ringwall) {
+    for protocol in ["resp2", "resp3"] {
+        let client = redis::Client::open(format!("redis://{}/?protocol={protocol}", ringwall.address)).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let () = connection.set("key", "value").unwrap();
+        assert_eq!(connection.get::<_, String>("key").unwrap(), "value");
+        let big = vec![b'b'; 5_000_000];
+        let () = connection.set("big", &big).unwrap();
+        assert!(connection.get::<_, Vec<u8>>("big").unwrap() == big);
+
+        let mut pipe = redis::pipe();
+        pipe.del("n").ignore();
+        for _ in 0..1_000 {
+            pipe.incr("n", 1);
+        }
+        assert_eq!(pipe.query::<Vec<i64>>(&mut connection).unwrap()[999], 1_000);
+
+        // The first attempt meets a write of another's.
+        let mut attempts = 0;
+        let mut other = client.get_connection().unwrap();
+        let (n,): (i64,) = redis::transaction(&mut connection, &["n"], |connection, pipe| {
+            attempts += 1;
+            if attempts == 1 {
+                let () = other.incr("n", 1).unwrap();
+            }
+            pipe.incr("n", 1).query(connection)
+        })
+        .unwrap();
+        assert_eq!((n, attempts), (1_002, 2));
+
+        let script = redis::Script::new("return redis.call('GET', KEYS[1]) .. ARGV[1]");
+        assert_eq!(
+            script.key("key").arg(protocol).invoke::<String>(&mut connection).unwrap(),
+            format!("value{protocol}")
+        );
+
+        let mut subscription = other.as_pubsub();
+        subscription.subscribe("news").unwrap();
+        assert_eq!(connection.publish::<_, _, i64>("news", "hello").unwrap(), 1);
+        assert_eq!(subscription.get_message().unwrap().get_payload::<String>().unwrap(), "hello");
+
+        let () = redis::cmd("DEL").arg("queue").arg("counted").query(&mut connection).unwrap();
+        thread::scope(|scope| {
+            let mut blocked = client.get_connection().unwrap();
+            let popped = scope.spawn(move || blocked.blpop::<_, (String, String)>("queue", 20.0).unwrap());
+            let () = connection.rpush("queue", "work").unwrap();
+            assert_eq!(popped.join().unwrap(), ("queue".to_owned(), "work".to_owned()));
+        });
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut connection = client.get_connection().unwrap();
+                    (0..200).for_each(|_| connection.incr("counted", 1).unwrap());
+                });
+            }
+        });
+        assert_eq!(connection.get::<_, i64>("counted").unwrap(), 1_600);
+    }
+}
+
 #[test]
 fn redis_py_works() {
     let (_server, ringwall) = pair();
@@ -139,4 +211,22 @@ fn redis_py_works() {
 fn ioredis_works() {
     let (_server, ringwall) = pair();
     ioredis(&ringwall);
+}
+
+#[test]
+fn node_redis_works() {
+    let (_server, ringwall) = pair();
+    node_redis(&ringwall);
+}
+
+#[test]
+fn bullmq_works() {
+    let (_server, ringwall) = pair();
+    bullmq(&ringwall);
+}
+
+#[test]
+fn redis_rs_works() {
+    let server = Server::on_unix_socket();
+    redis_rs(&Setup::before(server.address()).plain().start());
 }
