@@ -276,6 +276,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use ratatui_crossterm::crossterm::event::{KeyCode, KeyModifiers};
+
     use super::*;
 
     #[test]
@@ -285,6 +287,29 @@ mod tests {
         for wrong in ["", "1", "199ms", "2h", "-1s"] {
             assert_eq!(interval(wrong), Err("it must be a duration of 200ms to 1h, such as 1s".to_owned()), "{wrong}");
         }
+    }
+
+    #[test]
+    fn ringwall_is_asked_for_what_a_filter_says_and_for_everything_once_it_is_taken_back() {
+        let (orders, mut taken) = tokio::sync::mpsc::channel(16);
+        let picture = Some(examples::picture());
+        let mut watch = Watch { screen: Screen::new(), picture, orders, narrowing: None };
+        let mut asked = |keys: &[KeyCode]| {
+            for &key in keys {
+                watch.take(Happening::Key(KeyEvent::new(key, KeyModifiers::NONE)));
+            }
+            let orders = std::iter::from_fn(|| taken.try_recv().ok());
+            let narrowing = |order| match order {
+                Order::Narrow(narrowing) => narrowing,
+                Order::Change(change) => panic!("{change:?}"),
+            };
+            orders.map(narrowing).collect::<Vec<_>>()
+        };
+        // Not before it is a whole name.
+        assert_eq!(asked(&"/publi".chars().map(KeyCode::Char).collect::<Vec<_>>()), []);
+        assert_eq!(asked(&[KeyCode::Char('c')]), [Some(("listener", "public".to_owned()))]);
+        assert_eq!(asked(&[KeyCode::Enter]), []);
+        assert_eq!(asked(&[KeyCode::Esc]), [None]);
     }
 
     #[test]
