@@ -83,7 +83,7 @@ impl Worker {
             connections: 0,
             rng,
             pushes: Vec::new(),
-            leaves: number % 4 == 0,
+            leaves: number.is_multiple_of(4),
         }
     }
 
