@@ -511,3 +511,21 @@ fn five_hundred_reloads_of_everything_under_load_disturb_nobody_and_leave_nothin
     let unwanted = |line: &&String| line.contains("\"ERROR\"") || line.contains("dropped");
     assert_eq!(program.ringwall.process.lines().iter().find(unwanted), None);
 }
+
+#[test]
+fn clients_that_share_connections_stay_through_reloads_and_their_backend_s_end() {
+    let (one, two) = (named("one"), named("two"));
+    let port = free_port();
+    let (first, second) = (backend("one", &[&entry(&one)], ""), backend("two", &[&entry(&two)], ""));
+    let shared = |backend: &str, keys: &str| listener("a", port, backend, &format!("mode = \"multiplex\"\n{keys}"));
+    let program = Changing::start("a", &(shared("one", "") + &first));
+    let mut client = connect(port);
+    assert_eq!(name_of(&mut client), "one");
+    program.change(&shared("one", ""), &shared("one", "idle_timeout = \"1h\""));
+    assert_eq!((name_of(&mut client), name_of(&mut connect(port))), ("one".to_owned(), "one".to_owned()));
+    program.change(&(shared("one", "idle_timeout = \"1h\"") + &first), &(shared("two", "") + &second));
+    assert_eq!(client.end(), End::Orderly);
+    assert_eq!(name_of(&mut connect(port)), "two");
+    program.change(&(shared("two", "") + &second), &(shared("one", "") + &first));
+    assert_eq!(name_of(&mut connect(port)), "one");
+}
