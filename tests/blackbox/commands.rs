@@ -32,7 +32,7 @@ const STRINGS: &[&str] = &[
     "INCRBY @number #",
     "DECRBY @number #",
     "INCRBYFLOAT @number %",
-    "LCS @string @string LEN",
+    "LCS @number @number LEN",
     "EXPIREAT @string 4102444800 NX",
     "EXPIRETIME @string",
     "PEXPIREAT @string 1",
@@ -353,8 +353,9 @@ impl Commands {
 
     pub(crate) fn key(&mut self, family: &str) -> String {
         // Seldom one of another type. Not for sets, so that no set of strings gets a key where members are listed; not for
-        // bits, which would change names into others; and not for what must stay empty.
-        let is_strict = ["set", "integers", "bits", "empty"].contains(&family);
+        // bits, which would change names into others; not for numbers, which stay short for LCS; and not for what must stay
+        // empty.
+        let is_strict = ["set", "integers", "bits", "number", "empty"].contains(&family);
         let family = if !is_strict && self.rng.chance(30) { ["string", "list"][self.rng.index(2)] } else { family };
         format!("{}:{family}:{}", self.name, self.rng.index(3))
     }

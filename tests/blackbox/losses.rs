@@ -150,6 +150,9 @@ impl Worker {
         let pieces = self.rng.size(3);
         // One that has been closed meanwhile has said why: that is read.
         let is_said = said.chunks(said.len().div_ceil(pieces)).all(|piece| client.try_send(piece).is_ok());
+        if self.leaves && self.rng.chance(100) {
+            return Outcome::Left;
+        }
         let mut outcome = if is_said { Outcome::Done } else { Outcome::Disturbed };
         for expected in expected {
             if self.leaves && self.rng.chance(5) {

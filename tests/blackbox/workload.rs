@@ -60,7 +60,7 @@ impl Workload {
     pub(crate) fn scene(&mut self) -> Vec<Burst> {
         let (mut bursts, may_quit) = match self.commands.rng.below(100) {
             0..66 => (vec![self.plain()], false),
-            66..76 => (vec![self.transactions()], false),
+            66..76 => (self.transactions(), false),
             76..82 => (vec![self.changes()], false),
             82..88 => (vec![self.blocking()], false),
             88..91 => (vec![self.scripts()], false),
@@ -105,8 +105,8 @@ impl Workload {
     }
 
     /// Some end well, some are given up, some are spoilt, and some have in them what needs a connection of one's own.
-    fn transactions(&mut self) -> Burst {
-        let mut burst = self.plain();
+    fn transactions(&mut self) -> Vec<Burst> {
+        let (mut before, mut burst) = (Vec::new(), self.plain());
         for _ in 0..self.commands.rng.size(3) {
             burst.say(match self.commands.rng.below(12) {
                 0 => &["MULTI", "extra"][..],
@@ -121,7 +121,11 @@ impl Workload {
                 3 => burst.say(&["WATCH", &self.commands.key("string")]),
                 4 => burst.say(&self.commands.script()),
                 5 => burst.say(&["DISCARD"]),
-                6 => burst.say(&["DISCARD", "extra"]),
+                // It goes on, and others say something before the rest of it comes.
+                6 => {
+                    burst.say(&["DISCARD", "extra"]);
+                    before.push(std::mem::take(&mut burst));
+                }
                 7 => burst.say(&["EXEC", "extra"]),
                 _ => {}
             }
@@ -130,7 +134,8 @@ impl Workload {
             self.add_data(&mut burst, 1);
         }
         burst.say(&["DISCARD"]);
-        burst
+        before.push(burst);
+        before
     }
 
     /// Where it stands, with commands in between that show it.
