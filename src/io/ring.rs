@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::thread;
 use std::time::Duration;
 
 use io_uring::register::Restriction;
@@ -23,6 +24,24 @@ const REFUSED_WAIT: Duration = Duration::from_millis(1);
 
 /// `IORING_UNREGISTER_RING_FDS`: what a restricted ring may still register, see [`Ring::enable`].
 const UNREGISTER_RING_FDS: u8 = 21;
+
+/// How often a ring is asked for while the kernel has no memory for it. It takes all pages of a ring at once from those
+/// that are free, and only then begins to empty its caches: on a machine whose memory is full of files, the next attempt
+/// finds them.
+const ATTEMPTS_MAX: u32 = 20;
+
+/// How long the kernel is given between two of these.
+const PAUSE: Duration = Duration::from_millis(50);
+
+fn build(builder: &io_uring::Builder, submissions: u32) -> io::Result<IoUring> {
+    for _ in 1..ATTEMPTS_MAX {
+        match builder.build(submissions) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => thread::park_timeout(PAUSE),
+            result => return result,
+        }
+    }
+    builder.build(submissions)
+}
 
 /// An io_uring with its queues.
 pub(super) struct Ring {
@@ -50,8 +69,8 @@ impl Ring {
             .setup_r_disabled();
         let plain = builder.clone();
         // Known since 6.6; older kernels answer EINVAL.
-        let ring = match builder.setup_no_sqarray().build(submissions) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => plain.build(submissions)?,
+        let ring = match build(builder.setup_no_sqarray(), submissions) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => build(&plain, submissions)?,
             result => result?,
         };
         let fd = ring.as_raw_fd();

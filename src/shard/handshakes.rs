@@ -23,7 +23,7 @@ use crate::pool::{Pool, SendBuf};
 use crate::session::close::CloseReason;
 use crate::session::{Side, Turn};
 use crate::time::Time;
-use crate::tls::{Acceptor, looks_like_plaintext};
+use crate::tls::{Acceptor, is_unfinished_record, looks_like_plaintext};
 
 /// Messages served in one turn. An ECDSA handshake costs about 0.1 ms, one with RSA-2048 about 0.7 ms.
 const MESSAGES_PER_TURN_MAX: usize = 16;
@@ -53,12 +53,14 @@ pub(super) struct Handshake {
     bytes: SendBuf,
     end: Option<Option<Errno>>,
     queued: bool,
+    /// The session has been given something of it.
+    served: bool,
 }
 
 impl Handshake {
     /// One of which nothing has come.
     pub(super) fn new() -> Self {
-        Self { stage: Stage::New, bytes: SendBuf::default(), end: None, queued: false }
+        Self { stage: Stage::New, bytes: SendBuf::default(), end: None, queued: false, served: false }
     }
 
     /// None: the side speaks plain text, or is not connected.
@@ -163,10 +165,13 @@ impl<D: Driver> Shard<D> {
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
             return entry.session.handle_received(side, bytes, turn);
         }
-        let held = &mut entry.handshake_mut(side).bytes;
-        self.pool.grow(held, bytes.len());
-        held.append(bytes);
-        self.enqueue(id, side);
+        let handshake = entry.handshake_mut(side);
+        self.pool.grow(&mut handshake.bytes, bytes.len());
+        handshake.bytes.append(bytes);
+        // Who has said half a hello does not wait in line: the rest may never come.
+        if handshake.served || side == Side::Backend || !is_unfinished_record(handshake.bytes.data()) {
+            self.enqueue(id, side);
+        }
     }
 
     /// Keeps the end of a side's socket until its handshake is served. It defers.
@@ -244,6 +249,7 @@ impl<D: Driver> Shard<D> {
         if worthless {
             turn.tally.handshakes_abandoned.add(1);
         } else if !bytes.is_empty() {
+            handshake.served = true;
             entry.session.handle_received(Side::Client, bytes.data_mut(), turn);
         }
         if let Some(error) = end {

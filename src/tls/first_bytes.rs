@@ -1,4 +1,4 @@
-//! Telling a peer that speaks plain RESP from one that speaks TLS, by its first bytes.
+//! What a peer's first bytes tell: whether it speaks plain RESP or TLS, and whether its first record is all there.
 
 /// Whether a connection's first bytes are plain RESP: the start of an array of bulk strings or of an inline command,
 /// and neither a TLS record nor an SSL 2 hello.
@@ -26,12 +26,27 @@ pub fn is_plaintext_reply(first: &[u8]) -> bool {
     first.first().is_some_and(|byte| (b' '..=b'~').contains(byte))
 }
 
+/// Whether these bytes, a connection's first, are a part of a TLS handshake record whose rest is still to come (RFC 8446,
+/// section 5.1). `false` also for what can be no such record.
+#[must_use]
+pub fn is_unfinished_record(first: &[u8]) -> bool {
+    const HANDSHAKE: u8 = 22;
+    const LENGTH_MAX: usize = 1 << 14;
+    match first {
+        [HANDSHAKE, _, _, high, low, rest @ ..] => {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            length <= LENGTH_MAX && rest.len() < length
+        }
+        _ => first.len() < 5 && first.first() == Some(&HANDSHAKE),
+    }
+}
+
 /// The longest command name and a space fit; arguments behind it may be anything.
 const INLINE_BYTES_LOOKED_AT: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::{is_plaintext_reply, looks_like_plaintext};
+    use super::{is_plaintext_reply, is_unfinished_record, looks_like_plaintext};
 
     #[test]
     fn a_resp_array_an_inline_command_and_http_are_plaintext() {
@@ -66,6 +81,18 @@ mod tests {
         // Change cipher spec, alert, handshake, application data.
         for first in [&[0x14, 0x03, 0x03][..], &[0x15], &[0x16, 0x03, 0x03, 0x00, 0x7a], &[0x17], b""] {
             assert!(!is_plaintext_reply(first), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_finished_with_its_last_byte() {
+        let record = [22, 3, 1, 0, 2, 1, 0];
+        for end in 1..7 {
+            assert!(is_unfinished_record(&record[..end]), "{end}");
+        }
+        // Whole, whole with more behind it, nothing, an alert, too long for a record.
+        for other in [&record[..], &[22, 3, 1, 0, 0, 22], b"", &[21, 3, 1], &[22, 3, 1, 0x40, 1]] {
+            assert!(!is_unfinished_record(other), "{other:?}");
         }
     }
 }

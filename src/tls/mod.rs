@@ -67,7 +67,7 @@ pub use connector::{Connector, ServerName};
 pub use credentials::Credentials;
 pub use engine::{Engine, OpenStatus, Opened};
 pub use failure::{Failure, InWords};
-pub use first_bytes::{is_plaintext_reply, looks_like_plaintext};
+pub use first_bytes::{is_plaintext_reply, is_unfinished_record, looks_like_plaintext};
 pub use groups::Group;
 pub use identity_error::{IdentityError, IdentityWarning};
 pub use key_log::KeyLogFile;
