@@ -83,7 +83,8 @@ fn requests_over_shared_connections_take_no_memory_and_one_enter_a_turn() {
     let server = listener.local_addr().unwrap();
     serve(listener);
     let plane = start(server);
-    let mut clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(plane.in_force.read().listeners[0].address).unwrap()).collect();
+    let mut clients: Vec<_> =
+        (0..CLIENTS).map(|_| TcpStream::connect(plane.in_force.read().listeners[0].address).unwrap()).collect();
     ask(&mut clients, 100);
     let tally = &plane.shards[0].tally;
     let (mut taken, mut windows) = (u64::MAX, 0);
