@@ -421,15 +421,16 @@ impl Supervisor<'_, '_> {
             Progress::Started => {}
             Progress::Unwatched(place) => report::log_unwatched(&place),
             Progress::Finished(cause, result) => {
+                let result = result.map(|mut reloaded| {
+                    self.follow(&mut reloaded);
+                    reloaded
+                });
+                // The line obeys the level that it tells of.
                 report::log_reload(cause, &result, self.reloads.counts);
                 self.takeovers.note_reload();
                 if cause == Cause::Tickets && result.is_ok() && self.takeovers.call_off() {
                     self.tell_takeover_failed("ticket keys were rotated, and it has those of before; order it again");
                 }
-                let result = result.map(|mut reloaded| {
-                    self.follow(&mut reloaded);
-                    reloaded
-                });
                 self.standing.update(|state| {
                     state.reloads = self.reloads.counts;
                     state.reload_failed = result.is_err();

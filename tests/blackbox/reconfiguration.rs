@@ -385,6 +385,14 @@ fn the_log_and_the_rights_of_administrators_follow() {
     assert!(admin.get("/status").body.contains("\"changes_allowed\":false"));
     program.change("allow_changes = false", "allow_changes = true");
     assert_eq!(admin.post("/reload").status, 200);
+    // That one has been told of, too.
+    program.done.set(program.done.get() + 1);
+    // Under "warn" nothing is told of a reload; one that ends that is.
+    let quiet = program.text().replace("level = \"debug\"", "level = \"warn\"");
+    fs::write(program.ringwall.folder().join("ringwall.toml"), quiet).unwrap();
+    assert_eq!(admin.post("/reload").status, 200);
+    let added = program.text().replace("level = \"warn\"", "level = \"info\"") + &listener("z", free_port(), "b", "");
+    assert_eq!(program.change_to(&added), "listeners added: z; changed: log");
 }
 
 #[test]
