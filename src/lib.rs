@@ -73,8 +73,8 @@
 //! # A session's life
 //!
 //! The dispatcher's multishot accept yields a socket. Admission judges where it comes from, how fast and how many, and
-//! counts it; placement draws two shards and takes the
-//! less loaded, the socket's number goes into that shard's mailbox, and its doorbell rings if it sleeps. The shard
+//! counts it; placement takes the shard that will
+//! have the least to do, the socket's number goes into that shard's mailbox, and its doorbell rings if it sleeps. The shard
 //! gives the session a slot and arms a receive. The handshake's messages are served after the data of other sessions,
 //! within a budget, the newest first in a storm. When it is complete, a ticket leaves at once and a server is picked
 //! and dialled; for a client without TLS, as soon as it is accepted. With a server that speaks TLS hands are shaken within

@@ -18,6 +18,8 @@ pub struct Load {
     pub handshakes: u32,
     /// Share of the recent past not spent waiting, in thousandths.
     pub busy_permille: u32,
+    /// When that was measured.
+    pub measured_at: Time,
 }
 
 /// Two cache lines: neighbouring lines are fetched together, so less would still be shared between cores.
@@ -43,12 +45,12 @@ pub struct LoadCell {
 }
 
 impl LoadCell {
-    /// Publishes the load, and when its busy share was measured; to be called by the owning shard only, once per turn.
-    pub fn publish(&self, load: Load, measured_at: Time) {
+    /// Publishes the load; to be called by the owning shard only, once per turn.
+    pub fn publish(&self, load: Load) {
         self.pending.store(load.pending, Ordering::Relaxed);
         self.handshakes.store(load.handshakes, Ordering::Relaxed);
         self.busy_permille.store(load.busy_permille, Ordering::Relaxed);
-        self.busy_measured_at.store(measured_at.as_nanos(), Ordering::Relaxed);
+        self.busy_measured_at.store(load.measured_at.as_nanos(), Ordering::Relaxed);
     }
 
     /// Counts a session as ended; to be called by the owning shard only.
@@ -73,6 +75,7 @@ impl LoadCell {
             pending: self.pending.load(Ordering::Relaxed),
             handshakes: self.handshakes.load(Ordering::Relaxed),
             busy_permille: if holds { self.busy_permille.load(Ordering::Relaxed) } else { 0 },
+            measured_at,
         }
     }
 
@@ -101,8 +104,9 @@ mod tests {
     #[test]
     fn a_cell_tells_what_was_published_and_counts_ends_apart() {
         let cell = LoadCell::default();
-        let load = Load { pending: 3, handshakes: 2, busy_permille: 750 };
-        cell.publish(load, Time::from_nanos(5_000_000_000));
+        let measured_at = Time::from_nanos(5_000_000_000);
+        let load = Load { pending: 3, handshakes: 2, busy_permille: 750, measured_at };
+        cell.publish(load);
         cell.count_ended();
         cell.count_ended();
         assert_eq!(cell.read(Time::from_nanos(5_100_000_000)), load);
@@ -114,8 +118,8 @@ mod tests {
     fn a_shard_that_has_fallen_asleep_is_not_busy_for_ever() {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let cell = LoadCell::default();
-        let load = Load { pending: 3, handshakes: 2, busy_permille: 990 };
-        cell.publish(load, at(5_000));
+        let load = Load { pending: 3, handshakes: 2, busy_permille: 990, measured_at: at(5_000) };
+        cell.publish(load);
         assert_eq!(cell.read(at(5_999)), load);
         assert_eq!(cell.read(at(6_000)), Load { busy_permille: 0, ..load });
         // The reader's clock was read before the writer's.

@@ -90,6 +90,23 @@ struct ShardState {
     /// Orders that found no room; they go before any other.
     unsent: VecDeque<Order>,
     ring_due: bool,
+    /// When its busy share was measured, as seen last, and how many had been handed to it then.
+    measured: (Time, u64),
+}
+
+impl ShardState {
+    const fn new(port: Port) -> Self {
+        Self { port, handed: 0, unsent: VecDeque::new(), ring_due: false, measured: (Time::from_nanos(0), 0) }
+    }
+
+    fn candidate(&mut self, now: Time) -> Candidate {
+        let load = self.port.load.read(now);
+        if self.measured.0 != load.measured_at {
+            self.measured = (load.measured_at, self.handed);
+        }
+        let sessions = self.handed.saturating_sub(self.port.load.ended_in_all());
+        Candidate { sessions, unmeasured: sessions.min(self.handed - self.measured.1), load }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +154,6 @@ impl<D: Driver> Dispatcher<D> {
         let limits = listeners.iter().map(|listener| (Arc::clone(&listener.ledger), listener.limits.clone())).collect();
         let listener = |Listener { ledger, socket, backlog, .. }| ListenerState::new(socket, backlog, ledger);
         let sources = links.sources.clone();
-        let shard = |port| ShardState { port, handed: 0, unsent: VecDeque::new(), ring_due: false };
         let now = driver.now();
         Self {
             driver,
@@ -146,7 +162,7 @@ impl<D: Driver> Dispatcher<D> {
             listeners: listeners.into_iter().map(listener).collect(),
             renewal: None,
             candidates: Vec::with_capacity(ports.len()),
-            shards: ports.into_iter().map(shard).collect(),
+            shards: ports.into_iter().map(ShardState::new).collect(),
             placement: Placement::new(options.seed),
             pending: PendingList::default(),
             pending_check_at: now,
@@ -344,10 +360,7 @@ impl<D: Driver> Dispatcher<D> {
 
     fn try_hand_over(&mut self, handoff: Handoff) -> Result<(), Handoff> {
         self.candidates.clear();
-        self.candidates.extend(self.shards.iter().map(|shard| {
-            let sessions = shard.handed.saturating_sub(shard.port.load.ended_in_all());
-            Candidate { sessions, load: shard.port.load.read(self.now) }
-        }));
+        self.candidates.extend(self.shards.iter_mut().map(|shard| shard.candidate(self.now)));
         let first = self.placement.choose(&self.candidates);
         let count = self.shards.len();
         for index in (first..first + count).map(|index| index % count) {

@@ -423,8 +423,13 @@ impl<D: Driver> Shard<D> {
             self.driver.push(token::NO_ONE, Op::Notify { event });
         }
         let busy_permille = self.links.meter.busy_permille(self.driver.now());
-        let load = Load { pending: self.pending, handshakes: self.handshaking, busy_permille };
-        self.links.load.publish(load, self.links.meter.measured_at());
+        let measured_at = self.links.meter.measured_at();
+        self.links.load.publish(Load {
+            pending: self.pending,
+            handshakes: self.handshaking,
+            busy_permille,
+            measured_at,
+        });
         self.count_turn();
     }
 
