@@ -80,6 +80,10 @@ mod sync {
                 self.0.capacity - used
             }
 
+            pub(in super::super) fn is_abandoned(&self) -> bool {
+                Arc::strong_count(&self.0) == 1
+            }
+
             pub(in super::super) fn push_partial_slice<'a>(&mut self, slice: &'a [T]) -> (&'a [T], &'a [T])
             where
                 T: Copy,
@@ -200,6 +204,12 @@ impl<T> Sender<T> {
     #[must_use]
     pub fn room(&self) -> usize {
         self.ring.slots()
+    }
+
+    /// Whether the receiver is gone, so that nobody will take what is sent.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.ring.is_abandoned()
     }
 
     /// Whether the receiver must be woken for what was sent so far; see [`Doorbell::needs_ring`].

@@ -136,6 +136,14 @@ fn a_full_hint_ring_asks_for_a_resync_once() {
 }
 
 #[test]
+fn a_sender_knows_that_its_receiver_is_gone() {
+    let (mut sender, receiver) = mailbox::<u32>(1);
+    assert!(sender.send(1).is_ok() && !sender.is_abandoned());
+    drop(receiver);
+    assert!(sender.is_abandoned());
+}
+
+#[test]
 fn two_threads_pass_every_value_once_and_no_sleep_lasts() {
     const VALUES: u32 = 200_000;
     let (mut sender, mut receiver) = mailbox::<u32>(64);

@@ -402,8 +402,7 @@ impl<D: Driver> Dispatcher<D> {
                 if let Some(own) = pings.pop() {
                     own.answer();
                 }
-                // The mailbox of a shard that has ended would fill up.
-                let asked = self.shards.iter_mut().zip(pings).filter(|(_, ping)| !ping.is_vain());
+                let asked = self.shards.iter_mut().zip(pings);
                 asked.for_each(|(shard, ping)| shard.unsent.push_back(Order::Ping(ping)));
                 self.send_unsent();
             }
@@ -477,8 +476,12 @@ impl<D: Driver> Dispatcher<D> {
         self.send_unsent();
     }
 
+    /// Sends what there is room for. What is for a shard that has ended is dropped.
     fn send_unsent(&mut self) {
         for shard in &mut self.shards {
+            if shard.port.mailbox.is_abandoned() {
+                shard.unsent.clear();
+            }
             while let Some(order) = shard.unsent.pop_front() {
                 match shard.port.mailbox.send(order) {
                     Ok(()) => shard.ring_due = true,
