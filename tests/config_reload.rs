@@ -37,6 +37,10 @@ fn parse(text: &str) -> Config {
     parse_on(&machine(), text)
 }
 
+/// One of its listeners.
+const PRIVATE: &str =
+    "[[listener]]\nname = \"private\"\nbind = \"127.0.0.1:6381\"\nbackend = \"second\"\nplain = true\n";
+
 /// What a reload tells of `TWO` with some texts replaced.
 fn changes(replaced: &[(&str, &str)]) -> String {
     let text = replaced.iter().fold(TWO.to_owned(), |text, (before, after)| {
@@ -50,8 +54,7 @@ fn changes(replaced: &[(&str, &str)]) -> String {
 fn what_has_come_gone_or_changed_is_told_in_one_line() {
     assert_eq!(changes(&[]), "none");
     assert_eq!(changes(&[("[limits]", "# a remark\n[limits]")]), "none");
-    let private = "[[listener]]\nname = \"private\"\nbind = \"127.0.0.1:6381\"\nbackend = \"second\"\nplain = true\n";
-    assert_eq!(changes(&[(private, "")]), "listeners removed: private");
+    assert_eq!(changes(&[(PRIVATE, "")]), "listeners removed: private");
     assert_eq!(
         changes(&[("name = \"private\"", "name = \"other\"")]),
         "listeners added: other; listeners removed: private"
@@ -69,9 +72,34 @@ fn what_has_come_gone_or_changed_is_told_in_one_line() {
             ),
             ("backend = \"second\"", "backend = \"first\""),
         ]),
-        // What is not written of a listener follows the limits.
-        "listeners changed: public, private; changed: limits, log, admin"
+        "listeners changed: private; changed: limits, log, admin"
     );
+}
+
+#[test]
+fn what_follows_from_something_else_is_told_where_that_is_written() {
+    // What is not written of a listener is as the limits say.
+    assert_eq!(changes(&[("max_connections = 100", "max_connections = 99")]), "changed: limits");
+    assert_eq!(
+        changes(&[("max_connections = 100", "idle_timeout = \"1h\"\nmax_connections = 100")]),
+        "changed: limits"
+    );
+    let own = [("[[backend]]", "max_connections = 7\n[[backend]]"), ("max_connections = 100", "max_connections = 99")];
+    assert_eq!(changes(&own), "listeners changed: private; changed: limits");
+    // How many connections fit the machine depends on how many listeners there are.
+    let small = Machine { open_files_max: 1_001, ..machine() };
+    let two = TWO.replace("max_connections = 100\n", "");
+    let one = two.replace(PRIVATE, "");
+    let (two, one) = (parse_on(&small, &two), parse_on(&small, &one));
+    assert_ne!(two.limits.max_connections, one.limits.max_connections);
+    assert_eq!(Changes::between(&two, &one).to_string(), "listeners removed: private");
+    assert_eq!(Changes::between(&one, &two).to_string(), "listeners added: private");
+}
+
+#[test]
+fn the_same_in_other_words_is_no_change() {
+    assert_eq!(changes(&[("plain = true", "plain = true\nidle_timeout = \"off\"")]), "none");
+    assert_eq!(changes(&[("[limits]", "[limits]\nconnect_timeout = \"5000ms\"")]), "none");
 }
 
 #[test]
@@ -150,8 +178,7 @@ fn keys_that_take_a_restart_are_named_with_both_values_and_all_at_once() {
 fn a_number_of_connections_that_fits_the_machine_and_is_not_written_stays_within_that_of_the_start() {
     let small = Machine { open_files_max: 1_000, ..machine() };
     let unwritten = TWO.replace("max_connections = 100\n", "");
-    let private = "[[listener]]\nname = \"private\"\nbind = \"127.0.0.1:6381\"\nbackend = \"second\"\nplain = true\n";
-    let (running, mut fewer) = (parse_on(&small, &unwritten), parse_on(&small, &unwritten.replace(private, "")));
+    let (running, mut fewer) = (parse_on(&small, &unwritten), parse_on(&small, &unwritten.replace(PRIVATE, "")));
     let at_the_start = running.limits.max_connections;
     fewer.limits.max_connections = at_the_start + 1;
     assert!(fewer.check_reload(&running, at_the_start).is_err());

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use toml::Spanned;
+
+use super::raw::RawListener;
 use super::{Backend, Config, Listener};
 
 /// What has changed from one configuration to the next.
@@ -27,23 +30,29 @@ pub struct Named {
 }
 
 impl Changes {
-    /// From one configuration to the next.
+    /// From one configuration to the next. What follows from something else, such as a limit of a listener that is not
+    /// written there, is no change of its own: it is told where it was written.
     #[must_use]
     pub fn between(before: &Config, after: &Config) -> Self {
-        let same = |one: &Listener, other: &Listener| {
+        let (was_written, is_written) = (before.written(), after.written());
+        let same = |one: &(&Listener, &Spanned<RawListener>), other: &(&Listener, &Spanned<RawListener>)| {
+            let ((one, was_written), (other, is_written)) = (one, other);
             let backends = (&before.backends[one.backend].name, &after.backends[other.backend].name);
-            backends.0 == backends.1
-                && Listener { backend: 0, ..one.clone() } == Listener { backend: 0, ..other.clone() }
+            let means_the_same = backends.0 == backends.1
+                && Listener { backend: 0, ..(*one).clone() } == Listener { backend: 0, ..(*other).clone() };
+            means_the_same || was_written == is_written && one.bind == other.bind
         };
+        let listeners_before: Vec<_> = before.listeners.iter().zip(&was_written.listener).collect();
+        let listeners_after: Vec<_> = after.listeners.iter().zip(&is_written.listener).collect();
         let sections = [
-            ("limits", before.limits != after.limits),
+            ("limits", before.limits != after.limits && was_written.limits != is_written.limits),
             ("security", before.security != after.security),
             ("coalesce", before.coalesce != after.coalesce),
             ("log", before.log != after.log),
             ("admin", before.admin != after.admin),
         ];
         Self {
-            listeners: Named::between(&before.listeners, &after.listeners, |listener| &listener.name, same),
+            listeners: Named::between(&listeners_before, &listeners_after, |(listener, _)| &listener.name, same),
             backends: Named::between(&before.backends, &after.backends, |backend| &backend.name, Backend::eq),
             sections: sections.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect(),
         }
@@ -51,7 +60,7 @@ impl Changes {
 }
 
 impl Named {
-    fn between<T>(before: &[T], after: &[T], name: fn(&T) -> &Box<str>, same: impl Fn(&T, &T) -> bool) -> Self {
+    fn between<T>(before: &[T], after: &[T], name: impl Fn(&T) -> &Box<str>, same: impl Fn(&T, &T) -> bool) -> Self {
         let mut named = Self::default();
         for new in after {
             match before.iter().find(|old| name(old) == name(new)) {

@@ -248,6 +248,11 @@ impl Config {
         Ok((Keyring { listeners, backends, passwords, checks }, warnings))
     }
 
+    /// What it was made of.
+    fn written(&self) -> RawConfig {
+        raw::parse(&self.source).expect("a text that was read once can be read again")
+    }
+
     /// As [`Config::load`], of text already read, and without reading the files it names. `file` is where the text
     /// is from: messages name it, and relative paths are relative to its folder.
     ///

@@ -22,7 +22,7 @@ pub(super) use super::value::Value;
 pub(super) use users::RawUser;
 
 /// The whole file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConfig {
     #[serde(deserialize_with = "tables")]
@@ -44,7 +44,7 @@ pub(super) struct RawConfig {
 }
 
 /// One `[[listener]]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawListener {
     pub(super) name: Option<Spanned<Value>>,
@@ -80,7 +80,7 @@ pub(super) struct RawListener {
 }
 
 /// A listener's `tls`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawTls {
     pub(super) certificate: Option<Spanned<Value>>,
@@ -108,7 +108,7 @@ pub(super) struct RawTls {
 }
 
 /// One of a listener's `tls.certificates`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawPair {
     pub(super) certificate: Option<Spanned<Value>>,
@@ -117,7 +117,7 @@ pub(super) struct RawPair {
 }
 
 /// One `[[backend]]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawBackend {
     pub(super) name: Option<Spanned<Value>>,
@@ -140,7 +140,7 @@ pub(super) struct RawBackend {
 }
 
 /// A backend's `tls`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawBackendTls {
     pub(super) ca: Option<Spanned<Value>>,
@@ -156,7 +156,7 @@ pub(super) struct RawBackendTls {
 }
 
 /// `[runtime]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawRuntime {
     pub(super) shards: Option<Spanned<Value>>,
@@ -165,7 +165,7 @@ pub(super) struct RawRuntime {
 }
 
 /// `[limits]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawLimits {
     pub(super) max_connections: Option<Spanned<Value>>,
@@ -184,21 +184,21 @@ pub(super) struct RawLimits {
 }
 
 /// `[security]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawSecurity {
     pub(super) strict_key_permissions: Option<Spanned<Value>>,
 }
 
 /// `[coalesce]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawCoalesce {
     pub(super) bytes: Option<Spanned<Value>>,
 }
 
 /// `[log]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawLog {
     pub(super) target: Option<Spanned<Value>>,
@@ -211,7 +211,7 @@ pub(super) struct RawLog {
 }
 
 /// `[admin]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawAdmin {
     pub(super) listen: Option<Spanned<Value>>,

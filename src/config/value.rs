@@ -7,7 +7,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 /// A value of any type.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Value {
     Text(String),
     /// Wider than TOML's integers, so that one out of range is still read and then refused by its key's bounds.

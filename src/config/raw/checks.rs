@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::{RawBackendTls, Value, placed_table};
 
 /// A backend's `health_check`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct RawHealthCheck {
     #[serde(rename = "type")]
@@ -22,7 +22,7 @@ pub(in crate::config) struct RawHealthCheck {
 }
 
 /// A backend's `sentinel`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct RawSentinel {
     pub(in crate::config) addresses: Option<Spanned<Value>>,

@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::Value;
 
 /// One `[[listener.user]]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct RawUser {
     pub(in crate::config) cn: Option<Spanned<Value>>,
