@@ -200,3 +200,33 @@ fn fewer_connections_than_at_the_start_are_taken_and_more_are_not() {
          start, and the file says 101; send SIGUSR2, by which a new process takes over without closing a listener, or restart"
     );
 }
+
+#[test]
+fn a_warning_is_told_by_the_reload_that_brings_it() {
+    let spare = |name: &str| format!("[[backend]]\nname = \"{name}\"\nservers = [\"unix:/s\"]\n");
+    let (none, one) = (parse(TWO), parse(&(TWO.to_owned() + &spare("x"))));
+    let both = parse(&(TWO.to_owned() + &spare("x") + &spare("y")));
+    assert_eq!(one.warnings_beyond(&none), ["f.toml:20: backend: \"x\" is used by no listener; leave it out"]);
+    assert_eq!(one.warnings_beyond(&one), [""; 0]);
+    assert_eq!(both.warnings_beyond(&one), ["f.toml:23: backend: \"y\" is used by no listener; leave it out"]);
+    assert_eq!(one.warnings_beyond(&both), [""; 0]);
+}
+
+#[test]
+fn that_fewer_connections_fit_is_told_again_when_it_is_another_number() {
+    let unwritten = TWO.replace("max_connections = 100\n", "");
+    let on = |files, text: &str| parse_on(&Machine { open_files_max: files, ..machine() }, text);
+    let told = |config: &Config, running: &Config| {
+        config
+            .warnings_beyond(running)
+            .iter()
+            .filter(|warning| warning.contains("limits.max_connections: lowered"))
+            .count()
+    };
+    let (running, mut one_more_fits) = (on(1_001, &unwritten), on(1_001, &unwritten.replace(PRIVATE, "")));
+    assert_eq!(told(&one_more_fits, &running), 1);
+    one_more_fits.fit_connections(running.limits.max_connections);
+    assert_eq!(told(&one_more_fits, &running), 0);
+    assert_eq!(told(&on(901, &unwritten), &running), 1);
+    assert_eq!(told(&running, &parse(TWO)), 1);
+}

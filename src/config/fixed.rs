@@ -1,7 +1,7 @@
 //! What a reload cannot change, because threads, rings and tables are made for it at the start.
 
 use super::error::ConfigError;
-use super::{Config, LogFormat, LogTarget};
+use super::{Config, LogFormat, LogTarget, limits};
 
 /// What has to be done about it.
 const REMEDY: &str = "send SIGUSR2, by which a new process takes over without closing a listener, or restart";
@@ -13,6 +13,20 @@ impl Config {
         if !self.connections_written {
             self.limits.max_connections = self.limits.max_connections.min(connections_max);
         }
+    }
+
+    /// The warnings that a process has not told that runs with `running`. How many connections fit depends on more than is
+    /// told of it, and is told again when it is another number.
+    #[must_use]
+    pub fn warnings_beyond(&self, running: &Self) -> Vec<String> {
+        let as_many = self.limits.max_connections == running.limits.max_connections;
+        let told = |warning: &&String| {
+            running.warnings.iter().any(|known| {
+                let of_both = limits::tells_fewer_connections(known) && limits::tells_fewer_connections(warning);
+                known == *warning || as_many && of_both
+            })
+        };
+        self.warnings.iter().filter(|warning| !told(warning)).cloned().collect()
     }
 
     /// Whether a process that runs with `running` and was made for at most `connections_max` connections can go over to this

@@ -52,6 +52,9 @@ pub(super) const MAX_CONNECTIONS_MAX: u32 = 1_000_000;
 /// resident memory, since a handshake takes more.
 const SESSION_STATE_BYTES: usize = 16 * 1024;
 
+/// How the warning begins that fewer connections fit the machine than are wanted, behind its key.
+const LOWERED: &str = "lowered from its default";
+
 /// The share of the memory of its control group that a process' sessions may hold bytes in: three quarters. The rest is
 /// for the state of TLS, receive buffers, and the socket buffers of the kernel, which count there, too.
 const MEMORY_SHARE: (u64, u64) = (3, 4);
@@ -161,6 +164,11 @@ pub(super) fn read_send_buffer(s: &Section<'_>, raw: Option<&Spanned<Value>>) ->
     s.size("send_buffer", raw, "256KiB", "64KiB"..="16MiB", "")
 }
 
+/// Whether a warning says that fewer connections fit the machine.
+pub(super) fn tells_fewer_connections(warning: &str) -> bool {
+    warning.contains(&format!(": limits.max_connections: {LOWERED} "))
+}
+
 /// How many file descriptors a process may need at once.
 pub(super) fn open_files(sessions: u32, listeners: usize, shards: usize) -> u64 {
     OPEN_FILES_PER_SESSION * u64::from(sessions) + open_files_beside_sessions(listeners, shards)
@@ -234,8 +242,8 @@ fn max_connections(
     match u32::try_from(fitting) {
         Ok(fewer) if fewer > 0 => {
             let problem = format!(
-                "{key}: lowered from its default {wanted} to {fewer}: it needs {needed} open files, 2 per connection, \
-                 and the hard limit RLIMIT_NOFILE is {files}; {remedy}"
+                "{key}: {LOWERED} {wanted} to {fewer}: it needs {needed} open files, 2 per connection, and the hard limit \
+                 RLIMIT_NOFILE is {files}; {remedy}"
             );
             warnings.push(ConfigError::of_file(s.source.file(), problem).to_string());
             Ok(fewer)

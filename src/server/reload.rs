@@ -74,7 +74,7 @@ impl Reloader {
                 let (mut config, keyring) = running.load_again(&machine)?;
                 config.fit_connections(self.connections_max);
                 config.check_reload(&running, self.connections_max)?;
-                let (warnings, changes) = (mem::take(&mut config.warnings), Changes::between(&running, &config));
+                let (warnings, changes) = (config.warnings_beyond(&running), Changes::between(&running, &config));
                 Ok(Read { config: Arc::new(config), keyring, warnings, changes: Some(changes) })
             }
             Cause::Files | Cause::Tickets => {
