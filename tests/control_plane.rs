@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ringwall::config::{Changes, Config, Machine, Named, TlsFiles};
 use ringwall::control::{
-    Cause, Ending, Heartbeat, Hold, InForce, LogFilter, LogOutput, Logging, Notifier, Orders, Plane, Reload, Reloaded,
-    Rosters, Running, RunningListener, Signal, Takeover, health, run_obeying,
+    Cause, Ending, Heartbeat, Hold, InForce, LogFilter, LogOutput, Logging, NotReloaded, Notifier, Orders, Plane,
+    Reload, Reloaded, Rosters, Running, RunningListener, Signal, Takeover, health, run_obeying,
 };
 use ringwall::events::{CloseRecord, Denial, Event, EventSender, events};
 use ringwall::io::{Address, Errno, Fd};
@@ -111,7 +111,7 @@ impl World {
         let notifier = Notifier::to(folder.path().join("notify").into()).expect("the manager listens");
         let files = TlsFiles { files: vec![folder.path().join("a.crt")], folders: vec![] };
         let (causes_there, causes) = channel();
-        let (reloads, reloads_there) = channel();
+        let (reloads, reloads_there) = channel::<Result<Reloaded, String>>();
 
         let holds = (0..).zip(&config.backends).map(|(number, backend)| {
             let (id, name, waiting) = (BackendId(number), (*backend.name).into(), Arc::new(Waiting::new(1, 1)));
@@ -148,7 +148,7 @@ impl World {
                         files,
                         run: Box::new(move |cause| {
                             causes_there.send(cause).expect("a test");
-                            reloads_there.recv().expect("a test")
+                            reloads_there.recv().expect("a test").map_err(NotReloaded::from)
                         }),
                     },
                     admin: None,

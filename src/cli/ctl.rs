@@ -188,7 +188,8 @@ impl Ctl {
             | Question::Reload
             | Question::Metrics => {
                 let outcome: Outcome = serde_json::from_str(&body).map_err(parsed("outcome"))?;
-                Ok(outcome.done.unwrap_or_default() + "\n")
+                let changes = outcome.changes.as_ref().map(shown::changes);
+                Ok(outcome.done.unwrap_or_default() + "\n" + &changes.unwrap_or_default())
             }
         }
     }

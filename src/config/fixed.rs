@@ -1,10 +1,28 @@
 //! What a reload cannot change, because threads, rings and tables are made for it at the start.
 
+use std::fmt;
+
 use super::error::ConfigError;
 use super::{Config, LogFormat, LogTarget, limits};
 
 /// What has to be done about it.
 const REMEDY: &str = "send SIGUSR2, by which a new process takes over without closing a listener, or restart";
+
+/// Why a process cannot go over to a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartNeeded {
+    /// What it cannot follow.
+    pub keys: Vec<&'static str>,
+    error: ConfigError,
+}
+
+impl fmt::Display for RestartNeeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for RestartNeeded {}
 
 impl Config {
     /// Where it is not written how many connections there may be, has no more than these: how many fit the machine also
@@ -35,29 +53,31 @@ impl Config {
     /// # Errors
     ///
     /// The keys that it cannot follow, all of them in one line.
-    pub fn check_reload(&self, running: &Self, connections_max: u32) -> Result<(), ConfigError> {
+    pub fn check_reload(&self, running: &Self, connections_max: u32) -> Result<(), RestartNeeded> {
         let same_shards = self.runtime.cores.len() == running.runtime.cores.len();
-        let mut told: Vec<String> = running
+        let (mut keys, mut told): (Vec<_>, Vec<_>) = running
             .fixed()
             .into_iter()
             .zip(self.fixed())
             // Other cores follow from another number of shards.
             .filter(|((key, is), (_, wanted))| is != wanted && (*key != "runtime.cores" || same_shards))
             .map(|((key, is), (_, wanted))| {
-                format!("{key} cannot change without a restart: it is {is}, and the file says {wanted}")
+                (key, format!("{key} cannot change without a restart: it is {is}, and the file says {wanted}"))
             })
-            .collect();
+            .unzip();
         let wanted = self.limits.max_connections;
         if wanted > connections_max {
+            keys.push("limits.max_connections");
             told.push(format!(
                 "limits.max_connections cannot grow beyond {connections_max} without a restart, since tables are made for as \
                  many at the start, and the file says {wanted}"
             ));
         }
-        if told.is_empty() {
+        if keys.is_empty() {
             return Ok(());
         }
-        Err(ConfigError::of_file(self.source.file(), format!("{}; {REMEDY}", told.join("; "))))
+        let error = ConfigError::of_file(self.source.file(), format!("{}; {REMEDY}", told.join("; ")));
+        Err(RestartNeeded { keys, error })
     }
 
     /// The keys that stay as they are until the end, and their values.

@@ -54,6 +54,7 @@ pub use self::backend_tls::BackendTls;
 pub use self::changes::{Changes, Named};
 pub use self::check_secrets::CheckSecrets;
 pub use self::error::ConfigError;
+pub use self::fixed::RestartNeeded;
 pub use self::health_check::{CheckKind, HealthCheck, Login, OnDemotion, WantedRole};
 pub use self::limits::Limits;
 pub use self::listener::{Listener, Unreachable};

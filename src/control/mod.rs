@@ -44,7 +44,7 @@ pub use self::log_output::{LogOutput, LogOutputError};
 pub use self::logging::{LogFilter, LogFilterError, Logging};
 pub use self::notify::Notifier;
 pub use self::plane::{Ending, Orders, Plane};
-pub use self::reload::{Cause, Reload, Reloaded};
+pub use self::reload::{Cause, NotReloaded, Reload, Reloaded};
 pub use self::report::tells_reached;
 pub use self::rosters::{Hold, NotTaken, Rosters, Tenure, Wanted};
 pub use self::signals::Signal;

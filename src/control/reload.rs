@@ -19,7 +19,7 @@ use super::ShownCertificate;
 use super::health::BackendPlan;
 use super::places::Places;
 use super::watch::Watch;
-use crate::config::{Changes, TlsFiles};
+use crate::config::{Changes, RestartNeeded, TlsFiles};
 
 /// Files must have been quiet for so long: a certificate and its key are written one after the other.
 const QUIET: Duration = Duration::from_millis(100);
@@ -55,7 +55,7 @@ pub struct Reload {
     /// What is read.
     pub files: TlsFiles,
     /// Reads it and has the data plane use it; returns when it does. On an error, nothing has changed.
-    pub run: Box<dyn FnMut(Cause) -> Result<Reloaded, String> + Send>,
+    pub run: Box<dyn FnMut(Cause) -> Result<Reloaded, NotReloaded> + Send>,
 }
 
 impl fmt::Debug for Reload {
@@ -86,11 +86,38 @@ pub struct Reloaded {
     pub certificates: Vec<ShownCertificate>,
 }
 
+/// Why nothing was reloaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotReloaded {
+    /// What is wrong, in one line.
+    pub why: String,
+    /// The keys that would have to change and cannot, where that is what is wrong.
+    pub refused: Vec<&'static str>,
+}
+
+impl From<String> for NotReloaded {
+    fn from(why: String) -> Self {
+        Self { why, refused: Vec::new() }
+    }
+}
+
+impl From<RestartNeeded> for NotReloaded {
+    fn from(needed: RestartNeeded) -> Self {
+        Self { why: needed.to_string(), refused: needed.keys }
+    }
+}
+
+impl fmt::Display for NotReloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
 /// What the thread tells.
 #[derive(Debug)]
 pub(super) enum Progress {
     Started,
-    Finished(Cause, Result<Box<Reloaded>, String>),
+    Finished(Cause, Result<Box<Reloaded>, NotReloaded>),
     /// Changes of files will not be seen: where and why.
     Unwatched(String),
 }
@@ -102,7 +129,7 @@ const REQUESTS_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) cause: Cause,
-    pub(super) answer: Option<oneshot::Sender<Result<(), String>>>,
+    pub(super) answer: Option<oneshot::Sender<Result<Option<Changes>, NotReloaded>>>,
 }
 
 /// The control plane's way to the thread.
@@ -198,7 +225,8 @@ impl Reloading {
             }
             if let Some(answer) = answer {
                 // Whoever waited for it may have given up.
-                let _ = answer.send(result.as_ref().map(drop).map_err(String::clone));
+                let changes = result.as_ref().map(|reloaded| reloaded.changes.clone());
+                let _ = answer.send(changes.map_err(NotReloaded::clone));
             }
             self.tell(Progress::Finished(cause, result));
         }

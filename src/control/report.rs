@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::field::display;
 use tracing::{Level, debug, enabled, error, info, warn};
 
-use super::reload::{Cause, ReloadCounts, Reloaded};
+use super::reload::{Cause, NotReloaded, ReloadCounts, Reloaded};
 use super::resolve::News;
 use crate::config::Log;
 use crate::events::{CloseRecord, Denial, Event};
@@ -207,7 +207,7 @@ fn millis(duration: Duration) -> f64 {
 }
 
 /// Says how a reload ended.
-pub(super) fn log_reload(cause: Cause, result: &Result<Box<Reloaded>, String>, counts: ReloadCounts) {
+pub(super) fn log_reload(cause: Cause, result: &Result<Box<Reloaded>, NotReloaded>, counts: ReloadCounts) {
     match result {
         Ok(reloaded) => {
             for warning in &reloaded.warnings {
@@ -223,10 +223,11 @@ pub(super) fn log_reload(cause: Cause, result: &Result<Box<Reloaded>, String>, c
                 "reloaded"
             );
         }
-        Err(error) => error!(
+        Err(NotReloaded { why, refused }) => error!(
             target: "ringwall::control",
             %cause,
-            %error,
+            error = %why,
+            refused = (!refused.is_empty()).then(|| display(refused.join(", "))),
             reloads_failed = counts.failed,
             "reload failed: what was in use stays"
         ),

@@ -12,7 +12,7 @@ use super::plans::{Identity, Plans};
 use super::sockets::{self, ListenerSocket, Next, Sockets};
 use super::{StartError, check_sources, checks, dispatcher_listeners, shown_certificates};
 use crate::config::{Backend, Changes, Config, ConfigError, Keyring, Machine, TlsFiles, raise_open_files};
-use crate::control::{Cause, Hold, InForce, Reloaded, Rosters, Running, RunningListener, Tenure, Wanted};
+use crate::control::{Cause, Hold, InForce, NotReloaded, Reloaded, Rosters, Running, RunningListener, Tenure, Wanted};
 use crate::dispatcher::{self, Command, DRAIN_QUIET};
 use crate::ledger::Ledger;
 use crate::roster::waiting::Waiting;
@@ -55,8 +55,8 @@ impl Reloader {
     ///
     /// # Errors
     /// What is wrong, in one line.
-    pub fn reload(&mut self, cause: Cause) -> Result<Reloaded, String> {
-        let read = self.read(cause).map_err(|error| error.to_string())?;
+    pub fn reload(&mut self, cause: Cause) -> Result<Reloaded, NotReloaded> {
+        let read = self.read(cause)?;
         let rotated = (cause == Cause::Tickets).then(|| self.common.rotated());
         let reloaded = self.renew(read, rotated.as_ref())?;
         if let Some(rotated) = rotated {
@@ -65,20 +65,21 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    fn read(&self, cause: Cause) -> Result<Read, ConfigError> {
+    fn read(&self, cause: Cause) -> Result<Read, NotReloaded> {
+        let failed = |error: ConfigError| error.to_string();
         let running = Arc::clone(&self.in_force.read().config);
         match cause {
             Cause::Signal | Cause::Administrator => {
                 // Which cores there are is asked at the start alone: those that shards run on stay.
                 let machine = Machine { cores: self.cores.clone(), ..Machine::of_this_process() };
-                let (mut config, keyring) = running.load_again(&machine)?;
+                let (mut config, keyring) = running.load_again(&machine).map_err(failed)?;
                 config.fit_connections(self.connections_max);
                 config.check_reload(&running, self.connections_max)?;
                 let (warnings, changes) = (config.warnings_beyond(&running), Changes::between(&running, &config));
                 Ok(Read { config: Arc::new(config), keyring, warnings, changes: Some(changes) })
             }
             Cause::Files | Cause::Tickets => {
-                let (keyring, warnings) = running.load_files_again()?;
+                let (keyring, warnings) = running.load_files_again().map_err(failed)?;
                 Ok(Read { config: running, keyring, warnings, changes: None })
             }
         }

@@ -67,7 +67,7 @@ fn what_it_changes_is_changed_and_told_in_a_line() {
     assert_eq!(asked(&of, &[&["enable"][..], &target].concat()), "server enabled\n");
     assert_eq!(asked(&of, &["rotate-tickets"]), "ticket keys rotated\n");
     assert_eq!(asked(&of, &["log-level", "warn"]), "log level: ringwall=warn\n");
-    assert_eq!(asked(&of, &["reload"]), "reloaded\n");
+    assert_eq!(asked(&of, &["reload"]), "reloaded\nnothing has changed in the configuration\n");
     of.assert_serves();
 }
 

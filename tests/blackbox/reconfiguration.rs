@@ -393,6 +393,51 @@ fn the_log_and_the_rights_of_administrators_follow() {
 }
 
 #[test]
+fn an_administrator_who_reloads_is_told_what_has_changed_and_what_is_refused() {
+    let server = Server::on_unix_socket();
+    let text = listener("a", free_port(), "b", "") + &backend("b", &[&entry(&server)], "");
+    let program = Changing::start("a", &(text.clone() + "[runtime]\nshards = 1\n[limits]\nmax_connections = 9\n"));
+    let (admin, file) = (program.ringwall.admin_at(&program.text()), program.ringwall.folder().join("ringwall.toml"));
+    let before = program.text();
+    let changed = before.replace("name = \"a\"", "name = \"z\"").replace("max_connections = 9", "max_connections = 8");
+    fs::write(&file, changed).unwrap();
+    let answer = admin.post("/reload");
+    assert_eq!(
+        (answer.status, &*answer.body),
+        (
+            200,
+            "{\"done\":\"reloaded\",\"changes\":{\"listeners\":{\"added\":[\"z\"],\"removed\":[\"a\"],\"changed\":[]},\
+             \"backends\":{\"added\":[],\"removed\":[],\"changed\":[]},\"sections\":[\"limits\"]}}\n"
+        )
+    );
+    fs::write(&file, before.replace("shards = 1", "shards = 2").replace("= 9", "= 10")).unwrap();
+    let answer = admin.post("/reload");
+    assert_eq!(answer.status, 409);
+    assert!(answer.body.ends_with(",\"refused\":[\"runtime.shards\",\"limits.max_connections\"]}\n"), "{answer:?}");
+    let line = program.ringwall.process.line(|line| line.contains("reload failed"));
+    assert!(line.contains("\"refused\":\"runtime.shards, limits.max_connections\""), "{line}");
+    fs::write(&file, "[[listener]]\n").unwrap();
+    let answer = admin.post("/reload");
+    assert!(answer.status == 409 && !answer.body.contains("refused\":"), "{answer:?}");
+}
+
+#[test]
+fn a_warning_is_told_once() {
+    let server = Server::on_unix_socket();
+    let spare = |name: &str| backend(name, &["\"127.0.0.1:1\""], "");
+    let text = listener("a", free_port(), "b", "") + &backend("b", &[&entry(&server)], "") + &spare("x");
+    let program = Changing::start("a", &text);
+    let told = |name: &str| {
+        let about = format!("\\\"{name}\\\" is used by no listener");
+        program.ringwall.process.lines().iter().filter(|line| line.contains(&about)).count()
+    };
+    program.change("[log]", "# nothing\n[log]");
+    program.change("[log]", &(spare("y") + "[log]"));
+    program.change("[log]", "# nothing\n[log]");
+    assert_eq!((told("x"), told("y")), (1, 1));
+}
+
+#[test]
 fn a_closed_listener_stays_closed_through_reloads_and_is_enabled_again() {
     let server = Server::on_unix_socket();
     let port = free_port();

@@ -2,7 +2,7 @@
 
 use crate::cli::table::Table;
 use crate::config::show_duration;
-use crate::control::admin::api::{Backend, Check, Sentinel, Sessions, Status};
+use crate::control::admin::api::{Backend, Changes, Check, Named, Sentinel, Sessions, Status};
 use crate::date::date;
 
 /// How the program stands.
@@ -76,6 +76,25 @@ fn primary(of: &Sentinel) -> String {
 fn check(of: &Check) -> String {
     let problem = of.problem.as_ref().map(|why| format!(": {why}"));
     format!("{} ago: {}{}", seconds(of.age_seconds), of.result, problem.unwrap_or_default())
+}
+
+/// What a reload has changed.
+pub(super) fn changes(of: &Changes) -> String {
+    let Changes { listeners, backends, sections } = of;
+    let rows = [("listeners", listeners), ("backends", backends)];
+    let rows = rows.map(|(what, Named { added, removed, changed })| (what, [added, removed, changed]));
+    let none: Vec<String> = Vec::new();
+    let rows = rows.into_iter().chain([("tables", [&none, &none, sections])]);
+    let rows: Vec<_> = rows.filter(|(_, names)| names.iter().any(|names| !names.is_empty())).collect();
+    if rows.is_empty() {
+        return "nothing has changed in the configuration\n".to_owned();
+    }
+    let mut table = Table::new(&["what", "added", "removed", "changed"]);
+    for (what, names) in rows {
+        let [added, removed, changed] = names.map(|names| names.join(", "));
+        table.row([what.to_owned(), added, removed, changed]);
+    }
+    table.to_string()
 }
 
 /// A page of sessions.
@@ -203,6 +222,21 @@ LISTENER  CERTIFICATE  SERIAL  EXPIRES     FILE
 public    localhost    0a1b    2025-01-01  the same
 "
         );
+    }
+
+    #[test]
+    fn what_a_reload_has_changed_is_told_in_a_table_of_what_there_is() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let listeners = Named { added: names(&["c"]), removed: Vec::new(), changed: names(&["a", "b"]) };
+        let of = Changes { listeners, backends: Named::default(), sections: names(&["log"]) };
+        assert_eq!(
+            changes(&of),
+            "WHAT       ADDED  REMOVED  CHANGED
+listeners  c      -        a, b
+tables     -      -        log
+"
+        );
+        assert_eq!(changes(&Changes::default()), "nothing has changed in the configuration\n");
     }
 
     #[test]

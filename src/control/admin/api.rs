@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::config;
+
 /// The answer of `/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -209,4 +211,46 @@ pub struct Outcome {
     /// Why it was not done, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What a reload has changed in the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
+    /// The keys of the configuration that would have to change and take a restart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+}
+
+/// What a reload has changed in the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Of the listeners.
+    pub listeners: Named,
+    /// Of the backends.
+    pub backends: Named,
+    /// Other tables that are not as they were.
+    pub sections: Vec<String>,
+}
+
+/// What has come, gone, or is another under the same name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Names that were not there before.
+    pub added: Vec<String>,
+    /// Names that are there no more.
+    pub removed: Vec<String>,
+    /// Names that stand for something else.
+    pub changed: Vec<String>,
+}
+
+impl From<config::Changes> for Changes {
+    fn from(config::Changes { listeners, backends, sections }: config::Changes) -> Self {
+        let sections = sections.into_iter().map(str::to_owned).collect();
+        Self { listeners: listeners.into(), backends: backends.into(), sections }
+    }
+}
+
+impl From<config::Named> for Named {
+    fn from(config::Named { added, removed, changed }: config::Named) -> Self {
+        let [added, removed, changed] = [added, removed, changed].map(|of| of.into_iter().map(String::from).collect());
+        Self { added, removed, changed }
+    }
 }

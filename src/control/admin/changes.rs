@@ -9,10 +9,11 @@ use hyper::StatusCode;
 use tokio::sync::oneshot;
 
 use super::Desk;
+use super::api::Changes;
 use super::asking::NoAnswer;
 use super::sessions::{backend, listener, named};
 use crate::control::LogFilter;
-use crate::control::reload::{Cause, Request};
+use crate::control::reload::{Cause, NotReloaded, Request};
 use crate::control::standing::Phase;
 use crate::ledger::Ledger;
 use crate::roster::{Member, Standing};
@@ -26,21 +27,42 @@ const DRAIN_QUIET: Duration = Duration::from_millis(100);
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) why: String,
+    /// The keys of the configuration that would have to change and cannot.
+    pub(super) refused: Vec<&'static str>,
 }
 
 impl Refusal {
+    fn new(status: StatusCode, why: impl Into<String>) -> Self {
+        Self { status, why: why.into(), refused: Vec::new() }
+    }
+
     fn bad(why: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, why: why.into() }
+        Self::new(StatusCode::BAD_REQUEST, why)
     }
 
     fn conflict(why: impl Into<String>) -> Self {
-        Self { status: StatusCode::CONFLICT, why: why.into() }
+        Self::new(StatusCode::CONFLICT, why)
     }
 }
 
 impl From<NoAnswer> for Refusal {
     fn from(why: NoAnswer) -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, why: why.to_string() }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
+    }
+}
+
+/// What was done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    /// In one line.
+    pub(super) text: String,
+    /// What has changed in the configuration, where that was read again.
+    pub(super) changes: Option<Changes>,
+}
+
+impl From<String> for Done {
+    fn from(text: String) -> Self {
+        Self { text, changes: None }
     }
 }
 
@@ -63,17 +85,17 @@ enum Target {
 }
 
 impl Desk {
-    /// Does what was asked for; gives what was done in one line. None when there is no such change.
-    pub(super) async fn change(&self, path: &str, values: &Values) -> Option<Result<String, Refusal>> {
+    /// Does what was asked for. None when there is no such change.
+    pub(super) async fn change(&self, path: &str, values: &Values) -> Option<Result<Done, Refusal>> {
         let serves = self.standing.read().phase == Phase::Serving;
         let done = match path {
-            "/close" => self.close(values).await,
-            "/log-level" => self.set_log_level(values),
+            "/close" => self.close(values).await.map(Done::from),
+            "/log-level" => self.set_log_level(values).map(Done::from),
             "/drain" | "/enable" | "/rotate-tickets" | "/reload" if !serves => {
                 Err(Refusal::conflict("ringwall is ending"))
             }
-            "/drain" => self.drain(values).await,
-            "/enable" => self.enable(values).await,
+            "/drain" => self.drain(values).await.map(Done::from),
+            "/enable" => self.enable(values).await.map(Done::from),
             "/rotate-tickets" => self.reload(Cause::Tickets, "ticket keys rotated").await,
             "/reload" => self.reload(Cause::Administrator, "reloaded").await,
             _ => return None,
@@ -84,7 +106,7 @@ impl Desk {
     async fn close(&self, values: &Values) -> Result<String, Refusal> {
         let name = only(values, "session")?;
         let (shard, id) = named(name).ok_or_else(|| Refusal::bad(format!("{name} is not a session's id")))?;
-        let not_there = || Refusal { status: StatusCode::NOT_FOUND, why: format!("there is no open session {name}") };
+        let not_there = || Refusal::new(StatusCode::NOT_FOUND, format!("there is no open session {name}"));
         if usize::from(shard) >= self.watched.shards.len() || !self.end(shard, id).await? {
             return Err(not_there());
         }
@@ -173,14 +195,16 @@ impl Desk {
         Ok(format!("log level: {}", self.log_levels.shown()))
     }
 
-    async fn reload(&self, cause: Cause, done: &str) -> Result<String, Refusal> {
+    async fn reload(&self, cause: Cause, done: &str) -> Result<Done, Refusal> {
         let (answer, answered) = oneshot::channel();
         let request = Request { cause, answer: Some(answer) };
         let busy = |_| Refusal::conflict("other reloads are waiting");
         self.reloads.try_send(request).map_err(busy)?;
         match answered.await {
-            Ok(Ok(())) => Ok(done.to_owned()),
-            Ok(Err(why)) => Err(Refusal::conflict(format!("what was in use stays: {why}"))),
+            Ok(Ok(changes)) => Ok(Done { text: done.to_owned(), changes: changes.map(Changes::from) }),
+            Ok(Err(NotReloaded { why, refused })) => {
+                Err(Refusal { refused, ..Refusal::conflict(format!("what was in use stays: {why}")) })
+            }
             Err(_) => Err(Refusal::conflict("ringwall is ending")),
         }
     }

@@ -7,7 +7,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::api::Outcome;
-use super::changes::{Refusal, Values};
+use super::changes::{Done, Refusal, Values};
 use super::exposition::Format;
 use super::sessions::Wish;
 use super::{Desk, families};
@@ -80,12 +80,15 @@ impl Desk {
         let values: Values = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         match self.change(path, &values).await {
             None => refused(StatusCode::NOT_FOUND, CHANGES.join(", ")),
-            Some(Ok(done)) => {
+            Some(Ok(Done { text, changes })) => {
                 // The log of a program that is that far behind has more to drop.
-                let _ = self.changes.try_send(format!("{}: {done}", request.uri()));
-                json(StatusCode::OK, &Outcome { done: Some(done), error: None })
+                let _ = self.changes.try_send(format!("{}: {text}", request.uri()));
+                json(StatusCode::OK, &Outcome { done: Some(text), changes, ..Outcome::default() })
             }
-            Some(Err(Refusal { status, why })) => refused(status, why),
+            Some(Err(Refusal { status, why, refused })) => {
+                let refused = refused.into_iter().map(str::to_owned).collect();
+                json(status, &Outcome { error: Some(why), refused, ..Outcome::default() })
+            }
         }
     }
 }
@@ -102,7 +105,7 @@ fn refused_method(allowed: &'static str) -> Answer {
 }
 
 fn refused(status: StatusCode, why: String) -> Answer {
-    json(status, &Outcome { done: None, error: Some(why) })
+    json(status, &Outcome { error: Some(why), ..Outcome::default() })
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Answer {
