@@ -3,16 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 
 use rcgen::KeyPair;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::certificates::Certificates;
 use crate::client::{Dial, End};
-use crate::process::{PATIENCE, now};
+use crate::process::{PATIENCE, now, text_with};
 use crate::ringwall::{Ringwall, Setup, binary, ringwall};
 use crate::server::Server;
 
@@ -51,19 +49,6 @@ fn a_log_that_nobody_reads_stalls_nobody() {
     kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
-}
-
-/// The text of a file as soon as it holds this.
-fn text_with(path: &Path, what: &str) -> String {
-    let deadline = now() + PATIENCE;
-    loop {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        if text.contains(what) {
-            return text;
-        }
-        assert!(now() < deadline, "no {what} in {text}");
-        thread::yield_now();
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod admin;
 mod certificates;
+mod changing;
 mod client;
 mod commands;
 mod haproxy;

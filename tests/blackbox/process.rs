@@ -1,6 +1,8 @@
 //! A child process: its lines, its end, and what the kernel says of it.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -15,6 +17,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 #[expect(clippy::disallowed_methods, reason = "these tests measure the real program from outside")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// The text of a file as soon as it holds this.
+pub(crate) fn text_with(path: &Path, what: &str) -> String {
+    let deadline = now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.contains(what) {
+            return text;
+        }
+        assert!(now() < deadline, "no {what} in {text}");
+        thread::yield_now();
+    }
 }
 
 /// What a process has written so far, line by line.

@@ -1,105 +1,15 @@
 //! Reloads of the whole configuration: listeners and backends come, go and change, and who is connected stays.
 
-use std::cell::Cell;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::changing::{Changing, assert_refuses, assert_serves, backend, connect, entry, listener};
 use crate::client::{Client, End};
-use crate::process::PATIENCE;
-use crate::ringwall::{Ringwall, Setup};
 use crate::server::{Server, free_port};
-
-/// A program whose configuration is written over.
-struct Changing {
-    ringwall: Ringwall,
-    done: Cell<usize>,
-    failed: Cell<usize>,
-}
-
-/// A listener without TLS.
-fn listener(name: &str, port: u16, backend: &str, keys: &str) -> String {
-    format!(
-        "[[listener]]\nname = \"{name}\"\nbind = \"127.0.0.1:{port}\"\nplain = true\nbackend = \"{backend}\"\n{keys}\n"
-    )
-}
-
-fn backend(name: &str, servers: &[&str], keys: &str) -> String {
-    format!("[[backend]]\nname = \"{name}\"\nservers = [{}]\n{keys}\n", servers.join(", "))
-}
-
-/// Where the server is, as an entry of a list.
-fn entry(server: &Server) -> String {
-    format!("{:?}", server.address())
-}
-
-impl Changing {
-    /// With an admin socket that allows changes.
-    fn start(listener: &str, text: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        // Kept until the end by whoever made it: the socket's folder is not the configuration's.
-        let socket = folder.keep().join("admin.sock");
-        let text = format!(
-            "{text}[log]\nformat = \"json\"\nfailures_per_second = 100000\n\
-             [admin]\nlisten = \"unix:{}\"\nallow_changes = true\n",
-            socket.display()
-        );
-        let ringwall = Setup::of_text(text).start_with(listener);
-        Self { ringwall, done: Cell::new(0), failed: Cell::new(0) }
-    }
-
-    fn text(&self) -> String {
-        fs::read_to_string(self.ringwall.folder().join("ringwall.toml")).unwrap()
-    }
-
-    fn write(&self, text: &str) {
-        fs::write(self.ringwall.folder().join("ringwall.toml"), text).unwrap();
-        self.ringwall.process.signal(Signal::HUP);
-    }
-
-    /// Puts `after` in the place of `before` in the configuration, and reloads; what has changed, as the log says it.
-    fn change(&self, before: &str, after: &str) -> String {
-        let text = self.text();
-        assert!(text.contains(before), "{before} is not in {text}");
-        self.change_to(&text.replace(before, after))
-    }
-
-    fn change_to(&self, text: &str) -> String {
-        self.write(text);
-        self.done.set(self.done.get() + 1);
-        let line = self.ringwall.process.nth_line(self.done.get(), |line| line.contains("\"reloaded\""));
-        line.split("\"changes\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
-    }
-
-    /// As [`Self::change`], of a configuration that is refused; why.
-    fn refused(&self, before: &str, after: &str) -> String {
-        let text = self.text();
-        assert!(text.contains(before), "{before} is not in {text}");
-        self.write(&text.replace(before, after));
-        self.failed.set(self.failed.get() + 1);
-        let line = self.ringwall.process.nth_line(self.failed.get(), |line| line.contains("reload failed"));
-        fs::write(self.ringwall.folder().join("ringwall.toml"), text).unwrap();
-        line.split("\"error\":\"").nth(1).unwrap().split("\",\"").next().unwrap().to_owned()
-    }
-}
-
-fn connect(port: u16) -> Client {
-    let socket = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    Client::plain(socket)
-}
-
-fn assert_serves(port: u16) {
-    assert_eq!(connect(port).call(&["PING"]), b"+PONG\r\n");
-}
-
-fn assert_refuses(port: u16) {
-    let error = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
-}
 
 /// The name that a server has been given.
 fn name_of(client: &mut Client) -> String {
@@ -225,8 +135,8 @@ fn what_takes_a_restart_is_refused_by_name_and_nothing_changes() {
         ),
         (
             "format = \"json\"",
-            "format = \"text\"",
-            "log.format cannot change without a restart: it is json, and the file says text",
+            "format = \"json\"\nkey_log = \"/k\"",
+            "log.key_log cannot change without a restart: it is not given, and the file says /k",
         ),
         (
             "[admin]\n",
