@@ -150,13 +150,8 @@ fn keys_that_take_a_restart_are_named_with_both_values_and_all_at_once() {
     for (running, wanted, what) in [
         (
             "",
-            "[log]\ntarget = \"/var/log/r\"",
-            "log.target cannot change without a restart: it is stderr, and the file says /var/log/r",
-        ),
-        (
-            "[log]\nformat = \"json\"",
-            "",
-            "log.format cannot change without a restart: it is json, and the file says text",
+            "[log]\nkey_log = \"/var/log/k\"",
+            "log.key_log cannot change without a restart: it is not given, and the file says /var/log/k",
         ),
         (
             "[admin]\nlisten = \"unix:/run/a\"\nsocket_mode = \"0660\"",

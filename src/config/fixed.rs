@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::error::ConfigError;
-use super::{Config, LogFormat, LogTarget, limits};
+use super::{Config, limits};
 
 /// What has to be done about it.
 const REMEDY: &str = "send SIGUSR2, by which a new process takes over without closing a listener, or restart";
@@ -82,25 +82,15 @@ impl Config {
 
     /// The keys that stay as they are until the end, and their values.
     fn fixed(&self) -> Vec<(&'static str, String)> {
-        let (cores, log, admin) = (&self.runtime.cores, &self.log, self.admin.as_ref());
+        let (cores, admin) = (&self.runtime.cores, self.admin.as_ref());
         let none = || "not given".to_owned();
         vec![
             ("runtime.shards", cores.len().to_string()),
             ("runtime.cores", format!("{cores:?}")),
             ("runtime.dispatcher_core", self.runtime.dispatcher_core.map_or_else(none, |core| core.to_string())),
-            ("log.target", shown_target(&log.target)),
-            ("log.format", if log.format == LogFormat::Json { "json" } else { "text" }.to_owned()),
             ("log.key_log", self.key_log.as_ref().map_or_else(none, |path| path.display().to_string())),
             ("admin.listen", admin.map_or_else(none, |admin| admin.listen.to_string())),
             ("admin.socket_mode", admin.map_or_else(none, |admin| format!("{:04o}", admin.socket_mode))),
         ]
-    }
-}
-
-fn shown_target(target: &LogTarget) -> String {
-    match target {
-        LogTarget::Stderr => "stderr".to_owned(),
-        LogTarget::Journal => "journal".to_owned(),
-        LogTarget::File(path) => path.display().to_string(),
     }
 }

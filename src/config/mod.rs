@@ -42,6 +42,7 @@ mod tls_files;
 mod value;
 mod warnings;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -165,6 +166,16 @@ pub enum LogTarget {
     Journal,
     /// The end of this file.
     File(PathBuf),
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stderr => f.write_str("stderr"),
+            Self::Journal => f.write_str("journal"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// The form of a log line.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{error, info};
 
 use super::pacing::Pacing;
 use super::reload::Reloaded;
@@ -29,6 +29,10 @@ impl Supervisor<'_, '_> {
             error!(target: "ringwall::control", %error, "servers are checked and looked up as before: no thread for it");
         }
         if changes.sections.contains(&"log") {
+            if reloaded.log.is_some() {
+                info!(target: "ringwall::control", to = %config.log.target, "the log goes on elsewhere");
+            }
+            logging.exchange(config.log.format, reloaded.log.take());
             self.pacing = Pacing::new(&config.log, Instant::now());
             if let Some(tells_reached) = logging.follow(&config.log) {
                 (orders.tell_reached)(tells_reached);

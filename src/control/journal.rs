@@ -160,6 +160,7 @@ fn put(record: &mut Vec<u8>, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use tracing::{debug, info, warn};
@@ -225,6 +226,39 @@ mod tests {
         assert!(lines.iter().all(|line| line.ends_with("\u{e9}... (cut off)")), "{record}");
         // The names and `=` are part of the lines; 2 bytes are a letter.
         assert_eq!((lines[0].len(), lines[1].len()), (14 + 2_047, 8 + 16_383));
+    }
+
+    /// A log of lines.
+    struct Lines(mpsc::Sender<String>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.send(String::from_utf8_lossy(line).into_owned()).map_err(io::Error::other)?;
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_has_the_form_of_where_it_goes_from_the_moment_that_it_does() {
+        let (folder, journal, logging) = journal();
+        let (sender, lines) = mpsc::channel();
+        info!(target: "ringwall::control", number = 1, "here");
+        logging.exchange(LogFormat::Text, Some(LogOutput::stream(Lines(sender))));
+        info!(target: "ringwall::control", number = 2, "there");
+        logging.exchange(LogFormat::Json, None);
+        info!(target: "ringwall::control", number = 3, "there");
+        logging.exchange(LogFormat::Json, Some(LogOutput::journal_at(&folder.path().join("socket")).unwrap()));
+        info!(target: "ringwall::control", number = 4, "here");
+        assert!(received(&journal).starts_with(b"RINGWALL_NUMBER=1\nMESSAGE=here number=1\n"));
+        assert!(received(&journal).starts_with(b"RINGWALL_NUMBER=4\nMESSAGE=here number=4\n"));
+        let lines: Vec<String> = lines.iter().collect();
+        let [text, json] = &lines[..] else { panic!("{lines:?}") };
+        assert!(text.ends_with(" INFO there number=2\n"), "{text}");
+        assert!(json.contains("\"message\":\"there\",\"number\":3"), "{json}");
     }
 
     #[test]

@@ -33,9 +33,17 @@ struct Shared {
     news: Notify,
 }
 
+/// What the writing thread has to do next.
+enum Entry {
+    Line(Vec<u8>),
+    /// From here on lines go there.
+    Output(LogOutput),
+}
+
 #[derive(Default)]
 struct State {
-    lines: VecDeque<Vec<u8>>,
+    entries: VecDeque<Entry>,
+    /// Of the lines among them.
     bytes: usize,
     dropped: u64,
     /// The last line could not be written.
@@ -74,7 +82,7 @@ impl LogQueue {
             return;
         }
         state.bytes += line.len();
-        state.lines.push_back(line.to_owned());
+        state.entries.push_back(Entry::Line(line.to_owned()));
         drop(state);
         self.0.changed.notify_one();
     }
@@ -87,6 +95,12 @@ impl LogQueue {
     /// Whether what was dropped can be told, so that the telling is not dropped too.
     pub(super) fn can_tell(&self) -> bool {
         self.0.lock().can_tell()
+    }
+
+    /// Has lines go to another output from here on; those that wait go where the ones before them went.
+    pub(super) fn exchange(&self, output: LogOutput) {
+        self.0.lock().entries.push_back(Entry::Output(output));
+        self.0.changed.notify_one();
     }
 
     /// Has the output reopened before the next line.
@@ -135,12 +149,22 @@ impl Shared {
                 }
                 continue;
             }
-            let Some(line) = state.lines.pop_front() else {
-                if state.closed {
-                    break;
+            let line = match state.entries.pop_front() {
+                Some(Entry::Line(line)) => line,
+                Some(Entry::Output(next)) => {
+                    drop(state);
+                    // What cannot be written there is not missed by whoever reads the log from here on.
+                    drop(output.flush());
+                    output = next;
+                    state = self.lock();
+                    state.failing = false;
+                    continue;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
+                None if state.closed => break,
+                None => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
             };
             drop(state);
             // A log that cannot be written has no place to say so: it is told with what else was dropped, once it can be.
@@ -265,6 +289,21 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(queue.news());
         assert_eq!((queue.take_dropped(), queue.can_tell()), (2, true));
         queue.finish();
+    }
+
+    #[test]
+    fn lines_go_to_the_output_that_was_the_log_s_when_they_were_logged() {
+        let ((old, before), (new, after)) = (mpsc::sync_channel(0), mpsc::sync_channel(100));
+        let queue = LogQueue::start(LogOutput::stream(Pipe(old))).unwrap();
+        (0..3).for_each(|number: u8| queue.push(&[number]));
+        queue.exchange(LogOutput::stream(Pipe(new)));
+        (3..6).for_each(|number: u8| queue.push(&[number]));
+        // Nothing goes to the new one while lines wait for the old one.
+        assert!(after.try_recv().is_err());
+        assert_eq!([0; 3].map(|_| before.recv().unwrap()), [[0], [1], [2]]);
+        queue.finish();
+        assert_eq!(after.try_iter().collect::<Vec<_>>(), [[3], [4], [5]]);
+        assert!(before.recv().is_err(), "the old one is closed");
     }
 
     #[test]

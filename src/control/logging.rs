@@ -105,9 +105,37 @@ impl LogFilterError {
 
 impl std::error::Error for LogFilterError {}
 
+/// What makes records of events.
+type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// What records look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Lines(LogFormat),
+    /// The journal's own, whatever the format of lines is.
+    Journal,
+}
+
+impl Form {
+    const fn of(format: LogFormat, is_journal: bool) -> Self {
+        if is_journal { Self::Journal } else { Self::Lines(format) }
+    }
+
+    fn layer(self, queue: &LogQueue) -> Lines {
+        let lines = layer().with_writer(queue.clone()).with_ansi(false);
+        match self {
+            Self::Journal => JournalLayer::new(queue.clone()).boxed(),
+            Self::Lines(LogFormat::Text) => lines.with_target(false).boxed(),
+            Self::Lines(LogFormat::Json) => lines.json().flatten_event(true).boxed(),
+        }
+    }
+}
+
 /// The log of this thread for as long as it lives; what is logged is written when it is dropped, at the latest.
 pub struct Logging {
     queue: LogQueue,
+    form: Cell<Form>,
+    lines: reload::Handle<Lines, Registry>,
     levels: LogLevels,
     /// What the configuration says, where it has a say.
     configured: Cell<Option<LogLevel>>,
@@ -123,19 +151,28 @@ impl Logging {
     pub fn start(log: &Log, filter: Option<LogFilter>, output: LogOutput) -> io::Result<Self> {
         let configured = Cell::new(filter.is_none().then_some(log.level));
         let LogFilter(targets) = filter.unwrap_or_else(|| LogFilter::of(log.level));
-        let is_journal = output.is_journal();
+        let form = Form::of(log.format, output.is_journal());
         let queue = LogQueue::start(output)?;
-        let lines = layer().with_writer(queue.clone()).with_ansi(false);
-        let lines = match log.format {
-            _ if is_journal => JournalLayer::new(queue.clone()).boxed(),
-            LogFormat::Text => lines.with_target(false).boxed(),
-            LogFormat::Json => lines.json().flatten_event(true).boxed(),
-        };
+        let (layer, lines) = reload::Layer::new(form.layer(&queue));
         let (targets, handle) = reload::Layer::new(targets);
-        let subscriber = tracing_subscriber::registry().with(lines.with_filter(targets));
+        let subscriber = tracing_subscriber::registry().with(layer.with_filter(targets));
         let dispatch = Dispatch::new(subscriber);
         let default = dispatcher::set_default(&dispatch);
-        Ok(Self { queue, levels: LogLevels { handle, dispatch }, configured, _default: default })
+        let (form, levels) = (Cell::new(form), LogLevels { handle, dispatch });
+        Ok(Self { queue, form, lines, levels, configured, _default: default })
+    }
+
+    /// Goes over to another form and, where there is one, another output: from the next line on.
+    pub(super) fn exchange(&self, format: LogFormat, output: Option<LogOutput>) {
+        let was_journal = self.form.get() == Form::Journal;
+        let form = Form::of(format, output.as_ref().map_or(was_journal, LogOutput::is_journal));
+        if let Some(output) = output {
+            self.queue.exchange(output);
+        }
+        if self.form.replace(form) != form {
+            // It is there for as long as this is.
+            let _ = self.lines.reload(form.layer(&self.queue));
+        }
     }
 
     /// What is logged, for others to change.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, ch
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::ShownCertificate;
+use super::{LogOutput, ShownCertificate};
 use super::health::BackendPlan;
 use super::places::Places;
 use super::watch::Watch;
@@ -84,6 +84,8 @@ pub struct Reloaded {
     pub checks: Option<Vec<BackendPlan>>,
     /// The certificates that clients are shown from here on.
     pub certificates: Vec<ShownCertificate>,
+    /// Where the log goes from here on; `None`: where it went.
+    pub log: Option<LogOutput>,
 }
 
 /// Why nothing was reloaded.

@@ -12,7 +12,7 @@ use super::plans::{Identity, Plans};
 use super::sockets::{self, ListenerSocket, Next, Sockets};
 use super::{StartError, check_sources, checks, dispatcher_listeners, shown_certificates};
 use crate::config::{Backend, Changes, Config, ConfigError, Keyring, Machine, TlsFiles, raise_open_files};
-use crate::control::{Cause, Hold, InForce, NotReloaded, Reloaded, Rosters, Running, RunningListener, Tenure, Wanted};
+use crate::control::{Cause, Hold, InForce, LogOutput, NotReloaded, Reloaded, Rosters, Running, RunningListener, Tenure, Wanted};
 use crate::dispatcher::{self, Command, DRAIN_QUIET};
 use crate::ledger::Ledger;
 use crate::roster::waiting::Waiting;
@@ -103,6 +103,7 @@ impl Reloader {
         let mut renewal = renewal(&config, &plans, &next, &ledgers, replaced).map_err(failed)?;
         let tenures = wanted.iter().map(|wanted| Tenure::first(wanted.id));
         let mut checks = checks::plans(&config, secrets, &plans.backends, tenures).map_err(failed)?;
+        let log = self.log(&config)?;
 
         // From here on only the data plane can refuse.
         sockets::tune(&next.sockets, &plans.listeners);
@@ -127,7 +128,14 @@ impl Reloader {
                 plan.tenure = tenure;
             }
         }
-        Ok(Reloaded { files: TlsFiles::of(&config), warnings, changes, checks: Some(checks), certificates })
+        Ok(Reloaded { files: TlsFiles::of(&config), warnings, changes, checks: Some(checks), certificates, log })
+    }
+
+    /// Where the log is to go, if that is another place than before.
+    fn log(&self, config: &Config) -> Result<Option<LogOutput>, String> {
+        let target = &config.log.target;
+        let is_another = self.in_force.read().config.log.target != *target;
+        is_another.then(|| LogOutput::open(target)).transpose().map_err(|error| error.to_string())
     }
 
     /// Of each listener the one that it has, if it is known by its name, or a new one.

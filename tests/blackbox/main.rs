@@ -31,6 +31,7 @@ mod cluster;
 mod ctl;
 mod differential;
 mod drain;
+mod elsewhere;
 mod health;
 mod idle_crowds;
 mod listener_limits;
