@@ -155,6 +155,7 @@ fn run(file: &ConfigFile, excuse: &mut Option<Excuse>) -> Result<(), Failure> {
         | StartError::Source { .. }
         | StartError::Admin { .. }
         | StartError::Tls { .. }
+        | StartError::AdminMode { .. }
         | StartError::KeyLog { .. }
         | StartError::Thread { .. }
         | StartError::System(_) => Failure::of(error),

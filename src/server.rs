@@ -37,6 +37,7 @@ use self::listener_tls::{Common, LastingSecret};
 use self::plans::Plans;
 use self::sockets::{ListenerSocket, Sockets};
 use self::starting::{Starting, start_dispatcher};
+use self::succession::AdminPlace;
 use self::supervision::{Ends, supervise};
 use crate::config::{Config, Keyring, Listener, Machine, TlsFiles};
 use crate::control::admin::{Admin, AdminSocket, Watched, WatchedShard, Way};
@@ -88,14 +89,14 @@ pub fn run(
     }
     let way = data_plane.commands.clone();
     let way = Way::new(move |command| way.send_in_turn(command));
-    let takeover = succession::takeover(
-        config,
-        predecessor,
-        socket.as_ref(),
-        data_plane.sockets.clone(),
-        data_plane.lasting_secret.clone(),
-    )?;
-    let admin = socket.map(|socket| Admin { socket, watched: data_plane.watched(), way });
+    let place = AdminPlace::default();
+    if let (Some(admin), Some(socket)) = (&config.admin, &socket) {
+        place.set(Some(AdminPlace::of(&admin.listen, socket)?));
+    }
+    let secret = data_plane.lasting_secret.clone();
+    let takeover = succession::takeover(predecessor, place.clone(), data_plane.sockets.clone(), secret);
+    // Without a socket, too: a reload may bring one.
+    let admin = Some(Admin { socket, watched: data_plane.watched(), way });
     let (drain, stop, tell) = (data_plane.commands.clone(), data_plane.commands.clone(), data_plane.commands.clone());
     let (ask, shards) = (data_plane.commands, data_plane.shards.len());
     let pulses = data_plane.pulses.clone();
@@ -115,7 +116,7 @@ pub fn run(
             (0..).zip(std::iter::repeat_n((), shards)).map(order).for_each(|order| drop(tell.send_in_turn(order)));
         }),
     };
-    let mut reloader = data_plane.reloader;
+    let mut reloader = data_plane.reloader.telling(place);
     let reload = Reload { files: TlsFiles::of(config), run: Box::new(move |cause| reloader.reload(cause)) };
     let plane = Plane {
         in_force: data_plane.in_force,

@@ -82,15 +82,13 @@ impl Config {
 
     /// The keys that stay as they are until the end, and their values.
     fn fixed(&self) -> Vec<(&'static str, String)> {
-        let (cores, admin) = (&self.runtime.cores, self.admin.as_ref());
+        let cores = &self.runtime.cores;
         let none = || "not given".to_owned();
         vec![
             ("runtime.shards", cores.len().to_string()),
             ("runtime.cores", format!("{cores:?}")),
             ("runtime.dispatcher_core", self.runtime.dispatcher_core.map_or_else(none, |core| core.to_string())),
             ("log.key_log", self.key_log.as_ref().map_or_else(none, |path| path.display().to_string())),
-            ("admin.listen", admin.map_or_else(none, |admin| admin.listen.to_string())),
-            ("admin.socket_mode", admin.map_or_else(none, |admin| format!("{:04o}", admin.socket_mode))),
         ]
     }
 }

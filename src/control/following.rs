@@ -1,10 +1,12 @@
 //! What follows a reload in the control plane: checks, look-ups, the log, and a takeover that is under way.
 
+use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use super::admin::NextDoor;
 use super::pacing::Pacing;
 use super::reload::Reloaded;
 use super::resolve::Resolving;
@@ -36,6 +38,14 @@ impl Supervisor<'_, '_> {
             self.pacing = Pacing::new(&config.log, Instant::now());
             if let Some(tells_reached) = logging.follow(&config.log) {
                 (orders.tell_reached)(tells_reached);
+            }
+        }
+        if let NextDoor::Other(socket) = mem::take(&mut reloaded.admin) {
+            if let Some(Err(error)) = self.admin.as_mut().map(|door| door.exchange(socket)) {
+                error!(target: "ringwall::control", %error, "administrators are answered where they were");
+            }
+            if self.takeovers.call_off() {
+                self.tell_takeover_failed("the admin socket has changed, and it has that of before; order it again");
             }
         }
         if !changes.listeners.is_empty() && self.takeovers.call_off() {

@@ -15,10 +15,11 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, ch
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::{LogOutput, ShownCertificate};
+use super::admin::NextDoor;
 use super::health::BackendPlan;
 use super::places::Places;
 use super::watch::Watch;
+use super::{LogOutput, ShownCertificate};
 use crate::config::{Changes, RestartNeeded, TlsFiles};
 
 /// Files must have been quiet for so long: a certificate and its key are written one after the other.
@@ -86,6 +87,8 @@ pub struct Reloaded {
     pub certificates: Vec<ShownCertificate>,
     /// Where the log goes from here on; `None`: where it went.
     pub log: Option<LogOutput>,
+    /// Where administrators connect from here on.
+    pub admin: NextDoor,
 }
 
 /// Why nothing was reloaded.

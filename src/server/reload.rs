@@ -4,15 +4,20 @@
 //! Everything that can fail comes before the one command that changes something, so a failure changes nothing.
 
 use std::mem;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc;
 
 use super::listener_tls::Common;
 use super::plans::{Identity, Plans};
 use super::sockets::{self, ListenerSocket, Next, Sockets};
+use super::succession::AdminPlace;
 use super::{StartError, check_sources, checks, dispatcher_listeners, shown_certificates};
 use crate::config::{Backend, Changes, Config, ConfigError, Keyring, Machine, TlsFiles, raise_open_files};
-use crate::control::{Cause, Hold, InForce, LogOutput, NotReloaded, Reloaded, Rosters, Running, RunningListener, Tenure, Wanted};
+use crate::control::admin::{AdminSocket, NextDoor, set_socket_mode};
+use crate::control::{
+    Cause, Hold, InForce, LogOutput, NotReloaded, Reloaded, Rosters, Running, RunningListener, Tenure, Wanted,
+};
 use crate::dispatcher::{self, Command, DRAIN_QUIET};
 use crate::ledger::Ledger;
 use crate::roster::waiting::Waiting;
@@ -26,6 +31,7 @@ pub struct Reloader {
     rosters: Arc<Rosters>,
     sockets: Sockets,
     common: Common,
+    admin: AdminPlace,
     /// The cores that there were at the start.
     cores: Vec<usize>,
     /// Connections that tables are made for.
@@ -48,7 +54,13 @@ impl Reloader {
         let numbers = config.listeners.len().max(config.backends.len());
         let next_number = u32::try_from(numbers).expect("lists of the configuration have at most 1024 entries");
         let (cores, connections_max) = (Machine::of_this_process().cores, config.limits.max_connections);
-        Self { rosters, sockets, common, cores, connections_max, next_number, in_force }
+        let admin = AdminPlace::default();
+        Self { rosters, sockets, common, admin, cores, connections_max, next_number, in_force }
+    }
+
+    /// Has the next process find administrators there.
+    pub(super) fn telling(self, admin: AdminPlace) -> Self {
+        Self { admin, ..self }
     }
 
     /// Reads and checks everything, then waits until each shard uses it. A failure changes nothing.
@@ -104,6 +116,7 @@ impl Reloader {
         let tenures = wanted.iter().map(|wanted| Tenure::first(wanted.id));
         let mut checks = checks::plans(&config, secrets, &plans.backends, tenures).map_err(failed)?;
         let log = self.log(&config)?;
+        let (admin, place) = self.admin(&config).map_err(failed)?;
 
         // From here on only the data plane can refuse.
         sockets::tune(&next.sockets, &plans.listeners);
@@ -123,12 +136,15 @@ impl Reloader {
         }
         self.note(&config, &ledgers, &next.sockets);
         *held = next.sockets;
+        if let NextDoor::Other(_) = admin {
+            self.admin.set(place);
+        }
         for plan in &mut checks {
             if let Some((_, tenure)) = self.rosters.roster(plan.tenure.backend()) {
                 plan.tenure = tenure;
             }
         }
-        Ok(Reloaded { files: TlsFiles::of(&config), warnings, changes, checks: Some(checks), certificates, log })
+        Ok(Reloaded { files: TlsFiles::of(&config), warnings, changes, checks: Some(checks), certificates, log, admin })
     }
 
     /// Where the log is to go, if that is another place than before.
@@ -136,6 +152,24 @@ impl Reloader {
         let target = &config.log.target;
         let is_another = self.in_force.read().config.log.target != *target;
         is_another.then(|| LogOutput::open(target)).transpose().map_err(|error| error.to_string())
+    }
+
+    /// Where administrators are to connect, and that place for the next process, if it is another than before.
+    fn admin(&self, config: &Config) -> Result<(NextDoor, Option<(String, OwnedFd)>), StartError> {
+        let running = self.in_force.read();
+        let (before, after) = (running.config.admin.as_ref(), config.admin.as_ref());
+        if before.map(|admin| &admin.listen) != after.map(|admin| &admin.listen) {
+            let Some(admin) = after else { return Ok((NextDoor::Other(None), None)) };
+            let bound =
+                AdminSocket::bind(admin).and_then(|socket| Ok((AdminPlace::of(&admin.listen, &socket)?, socket)));
+            let error = |error| StartError::Admin { address: admin.listen.clone(), error };
+            let (place, socket) = bound.map_err(error)?;
+            return Ok((NextDoor::Other(Some(socket)), Some(place)));
+        }
+        if let Some(admin) = after.filter(|admin| before.is_none_or(|before| before.socket_mode != admin.socket_mode)) {
+            set_socket_mode(admin).map_err(|error| StartError::AdminMode { address: admin.listen.clone(), error })?;
+        }
+        Ok((NextDoor::Same, None))
     }
 
     /// Of each listener the one that it has, if it is known by its name, or a new one.

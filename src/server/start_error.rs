@@ -41,6 +41,13 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// The admin socket's permissions cannot be changed.
+    AdminMode {
+        /// Where it is.
+        address: Address,
+        /// What the system said.
+        error: io::Error,
+    },
     /// TLS cannot be set up with the certificate and key of a listener or a backend.
     Tls {
         /// Which it is, with its name.
@@ -98,6 +105,9 @@ impl fmt::Display for StartError {
                     ),
                     _ => Ok(()),
                 }
+            }
+            Self::AdminMode { address, error } => {
+                write!(f, "admin.socket_mode: the permissions of {address} cannot be changed: {error}")
             }
             Self::Tls { of, error } => write!(f, "{of}: {error}"),
             Self::KeyLog { path, error } => write!(f, "log.key_log {}: cannot be opened: {error}", path.display()),

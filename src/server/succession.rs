@@ -3,32 +3,53 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::listener_tls::LastingSecret;
 use super::sockets::{ListenerSocket, Sockets};
-use crate::config::Config;
 use crate::control::admin::AdminSocket;
 use crate::control::{READY_WITHIN, Takeover};
-use crate::io::sys;
+use crate::io::{Address, sys};
 use crate::takeover::{Estate, Predecessor, Program, Successor};
 
 /// The first process of a container: with its end everything there ends.
 const FIRST_PROCESS: u32 = 1;
 
+/// Where administrators connect, for the next process: the address, and the same socket once more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AdminPlace(Arc<Mutex<Option<(String, OwnedFd)>>>);
+
+impl AdminPlace {
+    /// The place of a socket at this address.
+    pub(super) fn of(address: &Address, socket: &AdminSocket) -> io::Result<(String, OwnedFd)> {
+        Ok((address.to_string(), socket.duplicate()?))
+    }
+
+    /// It is there from now on, or nowhere.
+    pub(super) fn set(&self, place: Option<(String, OwnedFd)>) {
+        *self.lock() = place;
+    }
+
+    fn duplicate(&self) -> io::Result<Option<(String, OwnedFd)>> {
+        self.lock().as_ref().map(|(address, socket)| Ok((address.clone(), socket.try_clone()?))).transpose()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(String, OwnedFd)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// How this process is replaced. The control plane begins no takeover once it has told the dispatcher to close the
 /// `sockets`.
 pub(super) fn takeover(
-    config: &Config,
     predecessor: Option<Predecessor>,
-    admin: Option<&AdminSocket>,
+    admin: AdminPlace,
     sockets: Sockets,
     secret: LastingSecret,
-) -> io::Result<Takeover> {
-    let address = config.admin.as_ref().map(|admin| admin.listen.to_string()).unwrap_or_default();
-    let admin = admin.map(|admin| Ok::<_, io::Error>((address, admin.duplicate()?))).transpose()?;
+) -> Takeover {
     let program = Program::of_this_process();
     let listeners = sockets.clone();
-    Ok(Takeover {
+    Takeover {
         predecessor,
         listen: Box::new(move || listen(&listeners.lock())),
         begin: Box::new(move |tell| {
@@ -39,11 +60,11 @@ pub(super) fn takeover(
             let Some(sockets) = sockets.try_lock() else {
                 return Err("a reload is under way; order it again".to_owned());
             };
-            let begun = estate(&sockets, admin.as_ref(), &secret)
+            let begun = estate(&sockets, &admin, &secret)
                 .and_then(|estate| Successor::start(program.clone(), estate, READY_WITHIN, tell));
             begun.map_err(|error| error.to_string())
         }),
-    })
+    }
 }
 
 fn listen(sockets: &[ListenerSocket]) -> Result<(), String> {
@@ -54,12 +75,10 @@ fn listen(sockets: &[ListenerSocket]) -> Result<(), String> {
     Ok(())
 }
 
-fn estate(sockets: &[ListenerSocket], admin: Option<&(String, OwnedFd)>, secret: &LastingSecret) -> io::Result<Estate> {
+fn estate(sockets: &[ListenerSocket], admin: &AdminPlace, secret: &LastingSecret) -> io::Result<Estate> {
     let listener = |listener: &ListenerSocket| {
         sys::duplicate(listener.socket).map(|socket| (listener.name.clone(), listener.bind, socket))
     };
     let listeners = sockets.iter().map(listener).collect::<io::Result<_>>()?;
-    let admin =
-        admin.map(|(address, socket)| Ok::<_, io::Error>((address.clone(), socket.try_clone()?))).transpose()?;
-    Ok(Estate { listeners, admin, ticket_secret: secret.bytes() })
+    Ok(Estate { listeners, admin: admin.duplicate()?, ticket_secret: secret.bytes() })
 }

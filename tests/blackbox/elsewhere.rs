@@ -1,11 +1,17 @@
 //! Reloads that have listeners, the log and administrators go elsewhere.
 
 use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::admin::{Admin, answer};
 use crate::changing::{Changing, assert_serves, backend, entry, listener};
-use crate::process::text_with;
+use crate::process::{Process, text_with};
 use crate::server::{Server, free_port};
 
 #[test]
@@ -36,4 +42,104 @@ fn the_log_goes_over_to_another_file_and_another_form_in_order_and_stays_where_t
     program.write(&program.text().replace(&to_file, "[log]\n"));
     process.line(|line| line.contains("INFO reloaded cause=SIGHUP changes=changed: log "));
     assert!(text_with(&path, "elsewhere").ends_with("INFO the log goes on elsewhere to=stderr\n"));
+}
+
+/// A program with an admin socket, and the lines of the configuration that say where that is.
+fn administered(server: &Server) -> (Changing, String) {
+    let text = listener("a", free_port(), "b", "") + &backend("b", &[&entry(server)], "");
+    let program = Changing::start("a", &text);
+    let text = program.text();
+    let place = text[text.find("listen = ").unwrap()..].to_owned();
+    (program, place)
+}
+
+fn at_socket(path: &Path) -> String {
+    format!("listen = \"unix:{}\"\nallow_changes = true\n", path.display())
+}
+
+/// The path in these lines.
+fn socket_of(place: &str) -> &Path {
+    Path::new(place.split("unix:").nth(1).unwrap().split('"').next().unwrap())
+}
+
+#[test]
+fn administrators_go_to_another_socket_and_who_has_come_to_the_one_before_is_served() {
+    let server = Server::on_unix_socket();
+    let (program, place) = administered(&server);
+    let (here, there) = (socket_of(&place), program.ringwall.folder().join("there.sock"));
+    let mut early = UnixStream::connect(here).unwrap();
+    early.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+    assert_eq!(program.change(&place, &at_socket(&there)), "changed: admin");
+    assert!(!here.exists(), "the one before is left behind");
+    assert_eq!(answer(early, "Host: ringwall\r\n\r\n").body, "ok\n");
+    let admin = Admin::at(there.clone());
+    let state = |admin: &Admin| admin.get("/status").body.contains("\"state\":\"drained\"");
+    assert_eq!(admin.post("/drain?listener=a").status, 200);
+    // What an operator has done is known wherever he asks.
+    assert_eq!(program.change(&at_socket(&there), &place), "changed: admin");
+    assert!(!there.exists() && state(&Admin::at(here.to_owned())));
+    let mode = || fs::metadata(here).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(), 0o600);
+    assert_eq!(program.change("allow_changes", "socket_mode = \"0660\"\nallow_changes"), "changed: admin");
+    assert_eq!(mode(), 0o660);
+    // Nowhere, and back again.
+    let table = format!("[admin]\n{}", place.replace("allow_changes", "socket_mode = \"0660\"\nallow_changes"));
+    assert_eq!(program.change(&table, ""), "changed: admin");
+    assert!(!here.exists());
+    assert_eq!(program.change_to(&(program.text() + &table)), "changed: admin");
+    assert!(mode() == 0o660 && state(&Admin::at(here.to_owned())));
+}
+
+#[test]
+fn a_place_for_administrators_that_cannot_be_had_changes_nothing() {
+    let server = Server::on_unix_socket();
+    let (program, place) = administered(&server);
+    let admin = Admin::at(socket_of(&place).to_owned());
+    let nowhere = at_socket(Path::new("/nowhere/admin.sock"));
+    let why = program.refused(&place, &nowhere);
+    assert!(why.starts_with("admin.listen: cannot listen on unix:/nowhere/admin.sock: No such file"), "{why}");
+    assert_eq!(admin.get("/healthz").body, "ok\n");
+    let precious = program.ringwall.folder().join("precious");
+    fs::write(&precious, "x").unwrap();
+    let why = program.refused(&place, &at_socket(&precious));
+    assert!(why.ends_with("there is something else than a socket"), "{why}");
+    assert_eq!((admin.get("/healthz").body, fs::read(&precious).unwrap()), ("ok\n".to_owned(), b"x".to_vec()));
+}
+
+#[test]
+fn who_came_to_a_port_may_change_nothing_though_administrators_go_to_a_socket_that_allows_it() {
+    let server = Server::on_unix_socket();
+    let (program, place) = administered(&server);
+    let port = free_port();
+    let at_port = format!("listen = \"127.0.0.1:{port}\"\n");
+    assert_eq!(program.change(&place, &at_port), "changed: admin");
+    let connect = || TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    assert_eq!(answer(connect(), "GET /healthz HTTP/1.1\r\nHost: ringwall\r\n\r\n").body, "ok\n");
+    let mut early = connect();
+    early.write_all(b"POST /log-level?level=debug HTTP/1.1\r\n").unwrap();
+    assert_eq!(program.change(&at_port, &place), "changed: admin");
+    assert_eq!(answer(early, "Host: ringwall\r\n\r\n").status, 403);
+    assert_eq!(Admin::at(socket_of(&place).to_owned()).post("/log-level?level=debug").status, 200);
+}
+
+/// The number of the process that has taken over.
+fn heir(process: &Process) -> Pid {
+    let line = process.line(|line| line.contains("taken over: the next version serves"));
+    let pid = line.split("\"pid\":").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    Pid::from_raw(pid).unwrap()
+}
+
+#[test]
+fn the_next_process_has_the_socket_that_a_reload_has_brought() {
+    let server = Server::on_unix_socket();
+    let (program, place) = administered(&server);
+    let there = program.ringwall.folder().join("there.sock");
+    program.change(&place, &at_socket(&there));
+    let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(&there).unwrap());
+    let before = inode();
+    program.ringwall.process.signal(Signal::USR2);
+    let pid = heir(&program.ringwall.process);
+    program.ringwall.process.line(|line| line.contains("\"ended\""));
+    assert_eq!((Admin::at(there.clone()).get("/healthz").body, inode()), ("ok\n".to_owned(), before));
+    kill_process(pid, Signal::KILL).unwrap();
 }

@@ -138,11 +138,6 @@ fn what_takes_a_restart_is_refused_by_name_and_nothing_changes() {
             "format = \"json\"\nkey_log = \"/k\"",
             "log.key_log cannot change without a restart: it is not given, and the file says /k",
         ),
-        (
-            "[admin]\n",
-            "[admin]\nsocket_mode = \"0660\"\n",
-            "admin.socket_mode cannot change without a restart: it is 0600, and the file says 0660",
-        ),
     ] {
         // What could change does not either.
         let text = program.text().replace("name = \"b\"", "name = \"c\"").replace("backend = \"b\"", "backend = \"c\"");

@@ -11,6 +11,7 @@ mod asking;
 mod changes;
 pub mod client;
 mod connections;
+mod door;
 mod exposition;
 mod families;
 mod process;
@@ -25,7 +26,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -34,22 +34,21 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
+use tokio::sync::mpsc;
 use tracing::warn;
 
 pub use self::asking::Way;
-pub use self::socket::AdminSocket;
+pub(super) use self::door::AdminDoor;
+pub use self::door::NextDoor;
+pub use self::socket::{AdminSocket, set_socket_mode};
 
-use self::connections::{Connections, State};
-use self::socket::Listener;
+use self::connections::State;
+use self::door::Entrance;
 use super::health;
 use super::logging::LogLevels;
 use super::reload::Request;
 use super::standing::Standing;
 use super::{InForce, Rosters};
-use crate::io::Address;
 use crate::ledger::Ledger;
 use crate::load::LoadCell;
 use crate::metrics::Tally;
@@ -92,8 +91,8 @@ pub struct Watched {
 
 /// Where administrators connect, what they are shown, and the way to the dispatcher.
 pub struct Admin {
-    /// Where they connect.
-    pub socket: AdminSocket,
+    /// Where they connect, if anywhere for the time being.
+    pub socket: Option<AdminSocket>,
     /// What they are shown.
     pub watched: Watched,
     /// The way to the dispatcher.
@@ -128,14 +127,11 @@ struct Desk {
 }
 
 impl Desk {
-    fn changes_allowed(&self) -> bool {
-        self.watched.in_force.read().config.admin.as_ref().is_some_and(|admin| admin.allow_changes)
-    }
-
-    /// Whether administrators come over TCP, and so anybody of this host.
-    fn is_at_a_port(&self) -> bool {
+    /// Whether somebody who has come in so may change something. Who came to a port may not, whatever a reload has made of
+    /// the configuration meanwhile.
+    fn changes_allowed(&self, entrance: Entrance) -> bool {
         let running = self.watched.in_force.read();
-        running.config.admin.as_ref().is_some_and(|admin| matches!(admin.listen, Address::Tcp(_)))
+        entrance == Entrance::Socket && running.config.admin.as_ref().is_some_and(|admin| admin.allow_changes)
     }
 
     fn is_drained(&self, listener: &Ledger) -> bool {
@@ -156,75 +152,17 @@ impl Admin {
     /// Starts the thread. It ends with the program; what is given back is to be kept until then.
     pub(super) fn start(self, ties: Ties) -> io::Result<AdminDoor> {
         let Self { mut socket, watched, way } = self;
-        if let Err(error) = socket.own() {
+        if let Some(Err(error)) = socket.as_mut().map(AdminSocket::own) {
             // Not worth the connections of clients: who took over from another process has no way back.
             warn!(target: "ringwall::control", %error, "the file of the admin socket cannot be made this process's own");
         }
         let Ties { standing, log_levels, reloads, changes } = ties;
-        let listener = socket.listener.try_clone()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let drained = Mutex::default();
-        let desk = Arc::new(Desk { watched, way, standing, log_levels, reloads, changes, drained });
-        let left = Arc::new(Notify::new());
-        let leaves = Arc::clone(&left);
-        let body = move || runtime.block_on(serve_until_left(listener, desk, &leaves));
-        thread::Builder::new().name("admin".to_owned()).spawn(body)?;
-        Ok(AdminDoor { socket, left })
+        AdminDoor::open(socket, Arc::new(Desk { watched, way, standing, log_levels, reloads, changes, drained }))
     }
 }
 
-/// Where administrators come in. Its file goes when this is dropped.
-#[derive(Debug)]
-pub(super) struct AdminDoor {
-    socket: AdminSocket,
-    left: Arc<Notify>,
-}
-
-impl AdminDoor {
-    /// Lets nobody more in: another process does, and has the file.
-    pub(super) fn leave(&mut self) {
-        self.socket.disown();
-        self.left.notify_one();
-    }
-}
-
-/// Serves whoever comes in until the door is left, and whoever has come in for ever.
-async fn serve_until_left(listener: Listener, desk: Arc<Desk>, left: &Notify) -> io::Result<Infallible> {
-    tokio::select! {
-        ended = serve(listener, desk) => ended,
-        () = left.notified() => std::future::pending().await,
-    }
-}
-
-/// Serves for ever.
-async fn serve(listener: Listener, desk: Arc<Desk>) -> io::Result<Infallible> {
-    match listener {
-        Listener::Tcp(listener) => {
-            let listener = TcpListener::from_std(listener)?;
-            accept(desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
-        }
-        Listener::Unix(listener) => {
-            let listener = UnixListener::from_std(listener)?;
-            accept(desk, || async { listener.accept().await.map(|(stream, _)| stream) }).await
-        }
-    }
-}
-
-async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    desk: Arc<Desk>,
-    mut next: impl AsyncFnMut() -> io::Result<S>,
-) -> io::Result<Infallible> {
-    let mut connections = Connections::default();
-    loop {
-        match next().await {
-            Ok(stream) => connections.begin(|state| exchange(stream, Arc::clone(&desk), state)).await,
-            // None that concerns one client alone would come again at once.
-            Err(_) => sleep(ACCEPT_PAUSE).await,
-        }
-    }
-}
-
-async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, state: State) {
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, state: State, entrance: Entrance) {
     let answer = service_fn(|mut request: hyper::Request<Incoming>| {
         let (desk, state) = (Arc::clone(&desk), state.clone());
         async move {
@@ -232,7 +170,7 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, 
                 return Ok::<_, Infallible>(routes::incomplete(&error));
             }
             state.answering();
-            let answer = desk.answer(&request).await;
+            let answer = desk.answer(&request, entrance).await;
             state.waiting();
             Ok(answer)
         }

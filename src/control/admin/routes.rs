@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::api::Outcome;
 use super::changes::{Done, Refusal, Values};
+use super::door::Entrance;
 use super::exposition::Format;
 use super::sessions::Wish;
 use super::{Desk, families};
@@ -22,12 +23,12 @@ const CHANGES: [&str; 6] = ["/close", "/drain", "/enable", "/rotate-tickets", "/
 pub(super) type Answer = Response<Full<Bytes>>;
 
 impl Desk {
-    pub(super) async fn answer(&self, request: &Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: &Request<Incoming>, entrance: Entrance) -> Answer {
         let path = request.uri().path();
         let (is_read, is_change) = (READS.contains(&path), CHANGES.contains(&path));
         match *request.method() {
-            Method::GET | Method::HEAD if is_read => self.read(request).await,
-            Method::POST if is_change => self.changed(request).await,
+            Method::GET | Method::HEAD if is_read => self.read(request, entrance).await,
+            Method::POST if is_change => self.changed(request, entrance).await,
             _ if is_read => refused_method("GET, HEAD"),
             _ if is_change => refused_method("POST"),
             _ => {
@@ -37,7 +38,7 @@ impl Desk {
         }
     }
 
-    async fn read(&self, request: &Request<Incoming>) -> Answer {
+    async fn read(&self, request: &Request<Incoming>, entrance: Entrance) -> Answer {
         match request.uri().path() {
             "/metrics" => {
                 let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
@@ -50,7 +51,7 @@ impl Desk {
                 Phase::Serving => plain(StatusCode::OK, "ready\n"),
                 Phase::Draining | Phase::Stopping => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
             },
-            "/status" => json(StatusCode::OK, &self.status()),
+            "/status" => json(StatusCode::OK, &self.status(entrance)),
             _ => self.sessions_page(request).await,
         }
     }
@@ -66,13 +67,16 @@ impl Desk {
         }
     }
 
-    async fn changed(&self, request: &Request<Incoming>) -> Answer {
-        if !self.changes_allowed() {
-            let why = if self.is_at_a_port() {
-                "changes are not allowed over a TCP port, which has no permissions: write a unix socket in admin.listen, and \
-                 admin.allow_changes = true"
-            } else {
-                "changes are not allowed: admin.allow_changes = true of the configuration allows them"
+    async fn changed(&self, request: &Request<Incoming>, entrance: Entrance) -> Answer {
+        if !self.changes_allowed(entrance) {
+            let why = match entrance {
+                Entrance::Port => {
+                    "changes are not allowed over a TCP port, which has no permissions: write a unix socket in admin.listen, \
+                     and admin.allow_changes = true"
+                }
+                Entrance::Socket => {
+                    "changes are not allowed: admin.allow_changes = true of the configuration allows them"
+                }
             };
             return refused(StatusCode::FORBIDDEN, why.to_owned());
         }

@@ -8,16 +8,19 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::config;
 use crate::io::Address;
 
+/// Connections that wait to be accepted at most: as many as the standard library has.
+const BACKLOG: i32 = 128;
+
 /// A bound socket; the file of one in the file system goes when this is dropped.
 #[derive(Debug)]
 pub struct AdminSocket {
-    pub(super) listener: Listener,
+    listener: Listener,
     file: Option<SocketFile>,
     /// The file that becomes this one's, and its permissions.
     inherited: Option<(PathBuf, u32)>,
@@ -30,7 +33,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
+    fn try_clone(&self) -> io::Result<Self> {
         match self {
             Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
             Self::Unix(listener) => listener.try_clone().map(Self::Unix),
@@ -39,8 +42,7 @@ impl Listener {
 }
 
 impl AdminSocket {
-    /// Binds it. The socket of a program that has ended is replaced. To be called while no other thread makes files: the
-    /// permissions of a unix socket are those of all new files for a moment.
+    /// Binds it. The socket of a program that has ended is replaced.
     ///
     /// # Errors
     ///
@@ -54,13 +56,14 @@ impl AdminSocket {
             }
             Address::Unix(path) => {
                 remove_left_behind(path)?;
-                // Nobody else may connect before the permissions are what they should be.
-                let before = umask(Mode::from_raw_mode(0o177));
-                let bound = UnixListener::bind(path);
-                umask(before);
-                let listener = bound?;
+                let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+                // Nobody else may connect before the permissions are what they should be: the file begins with the socket's.
+                fchmod(&socket, Mode::from_raw_mode(0o600))?;
+                rustix::net::bind(&socket, &SocketAddrUnix::new(path.as_path())?)?;
                 let file = SocketFile { path: path.clone(), inode: Some(fs::metadata(path)?.ino()) };
-                fs::set_permissions(path, Permissions::from_mode(admin.socket_mode))?;
+                rustix::net::listen(&socket, BACKLOG)?;
+                set_socket_mode(admin)?;
+                let listener = UnixListener::from(socket);
                 listener.set_nonblocking(true)?;
                 Ok(Self { listener: Listener::Unix(listener), file: Some(file), inherited: None })
             }
@@ -102,11 +105,21 @@ impl AdminSocket {
         Ok(())
     }
 
-    /// Leaves the file to another process.
-    pub(super) fn disown(&mut self) {
-        if let Some(file) = &mut self.file {
-            file.inode = None;
-        }
+    /// What is listened on, and what is removed in the end.
+    pub(super) fn into_parts(self) -> (Listener, Option<SocketFile>) {
+        (self.listener, self.file)
+    }
+}
+
+/// Gives the file of a bound unix socket the permissions that are configured.
+///
+/// # Errors
+///
+/// The system's.
+pub fn set_socket_mode(admin: &config::Admin) -> io::Result<()> {
+    match &admin.listen {
+        Address::Tcp(_) => Ok(()),
+        Address::Unix(path) => fs::set_permissions(path, Permissions::from_mode(admin.socket_mode)),
     }
 }
 
@@ -123,12 +136,19 @@ fn remove_left_behind(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file of a unix socket.
+/// The file of a unix socket, removed when this is dropped.
 #[derive(Debug)]
-struct SocketFile {
+pub(super) struct SocketFile {
     path: PathBuf,
     /// `None`: it belongs to another process.
     inode: Option<u64>,
+}
+
+impl SocketFile {
+    /// Leaves it to another process.
+    pub(super) const fn disown(&mut self) {
+        self.inode = None;
+    }
 }
 
 impl Drop for SocketFile {
@@ -171,7 +191,7 @@ mod tests {
         assert!(path.exists(), "who never owned it has removed it");
         let mut heir = AdminSocket::inherit(&admin(&path, 0o660), left.duplicate().unwrap()).unwrap();
         heir.own().unwrap();
-        left.disown();
+        left.file.as_mut().unwrap().disown();
         drop(left);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o660);
         UnixStream::connect(&path).unwrap();

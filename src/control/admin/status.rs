@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Desk;
 use super::api::{Asked, Backend, Certificate, Check, Listener, Sentinel, Server, Shard, Status};
+use super::door::Entrance;
 use crate::control::health::{Contact, SentinelStatus, ServerStatus};
 use crate::control::standing::Phase;
 use crate::control::{Hold, RunningListener};
@@ -11,7 +12,7 @@ use crate::io::sys;
 use crate::roster::Member;
 
 impl Desk {
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self, entrance: Entrance) -> Status {
         let state = self.standing.read();
         let running = self.watched.in_force.read();
         let config = &running.config;
@@ -53,7 +54,7 @@ impl Desk {
             .to_owned(),
             log_level: self.log_levels.shown(),
             reload_success: !state.reload_failed,
-            changes_allowed: self.changes_allowed(),
+            changes_allowed: self.changes_allowed(entrance),
             listeners: listeners.collect(),
             shards: shards.collect(),
             backends: self.backends(),
