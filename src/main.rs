@@ -151,11 +151,12 @@ fn run(file: &ConfigFile, excuse: &mut Option<Excuse>) -> Result<(), Failure> {
     let ending = server::run(&config, keyring, &logging, notifier, predecessor).map_err(|error| match error {
         StartError::Unavailable(_) => Failure { code: NO_IO_URING, text: error.to_string() },
         StartError::Bind { .. }
+        | StartError::Beside { .. }
         | StartError::Inherited(_)
         | StartError::Source { .. }
         | StartError::Admin { .. }
-        | StartError::Tls { .. }
         | StartError::AdminMode { .. }
+        | StartError::Tls { .. }
         | StartError::KeyLog { .. }
         | StartError::Thread { .. }
         | StartError::System(_) => Failure::of(error),

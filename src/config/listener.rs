@@ -50,6 +50,12 @@ impl Listener {
         let asks = self.tls.as_ref().and_then(|tls| tls.client_auth.as_ref()).is_some_and(|auth| auth.required);
         !self.bind.ip().is_loopback() && !asks
     }
+
+    /// Whether the kernel does not have two sockets listen to its address and this one as a matter of course.
+    #[must_use]
+    pub fn overlaps(&self, bind: SocketAddr) -> bool {
+        address::overlap(self.bind, bind)
+    }
 }
 
 /// What a client sees when no server can be reached.

@@ -165,6 +165,15 @@ pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
 
 /// As [`listen`], without listening yet.
 pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
+    bind_with(address, false)
+}
+
+/// As [`bind`], of a socket that shares its address; see [`share_address`].
+pub fn bind_sharing(address: SocketAddr) -> io::Result<OwnedFd> {
+    bind_with(address, true)
+}
+
+fn bind_with(address: SocketAddr, shares: bool) -> io::Result<OwnedFd> {
     let sockaddr = SockAddr::new(&Address::Tcp(address))?;
     let socket = stream_socket(&sockaddr)?;
     let fd = Fd(socket.as_raw_fd());
@@ -172,9 +181,29 @@ pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
     if address.is_ipv6() {
         set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
+    if shares {
+        share_address(fd, true)?;
+    }
     // SAFETY: bind reads `len` bytes at the pointer; `sockaddr` is alive and that long.
     check(unsafe { libc::bind(fd.0, sockaddr.as_ptr(), sockaddr.len()) })?;
     Ok(socket)
+}
+
+/// Has a bound socket share its address with others of this user that share it, too (`SO_REUSEPORT`), or with none.
+///
+/// # Errors
+/// `EBADF` or `ENOTSOCK` when it is none.
+pub fn share_address(socket: Fd, shares: bool) -> Result<(), Errno> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, shares.into())
+}
+
+/// Has new clients pass a listening socket by, for another that listens at their address; those that have connected stay in
+/// its queue. It listens to an interface that does not exist from here on, which cannot be taken back.
+///
+/// # Errors
+/// `EPERM` when it listens to one interface already.
+pub fn pass_by(listener: Fd) -> Result<(), Errno> {
+    set_option(listener, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, c_int::MAX)
 }
 
 /// Takes over the listening TCP socket that this process was started with under this number, and makes it non-blocking
@@ -440,6 +469,20 @@ mod tests {
         let first = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = local_address(Fd(first.as_raw_fd())).unwrap();
         assert_eq!(listen(address, 1).unwrap_err().raw_os_error(), Some(libc::EADDRINUSE));
+    }
+
+    #[test]
+    fn a_listener_that_new_clients_pass_by_keeps_those_that_have_connected() {
+        let narrow = listen("127.0.0.1:0".parse().unwrap(), 16).unwrap();
+        let (fd, address) = (Fd(narrow.as_raw_fd()), local_address(Fd(narrow.as_raw_fd())).unwrap());
+        share_address(fd, true).unwrap();
+        let wide = bind_sharing(SocketAddr::from(([0, 0, 0, 0], address.port()))).unwrap();
+        open_listener(Fd(wide.as_raw_fd()), 16).unwrap();
+        let early = TcpStream::connect(address).unwrap();
+        pass_by(fd).unwrap();
+        let late = TcpStream::connect(address).unwrap();
+        let [narrow, wide] = [narrow, wide].map(|listener| TcpListener::from(listener).accept().unwrap().1);
+        assert_eq!([narrow, wide], [early.local_addr().unwrap(), late.local_addr().unwrap()]);
     }
 
     #[test]

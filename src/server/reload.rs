@@ -117,6 +117,8 @@ impl Reloader {
         let mut checks = checks::plans(&config, secrets, &plans.backends, tenures).map_err(failed)?;
         let log = self.log(&config)?;
         let (admin, place) = self.admin(&config).map_err(failed)?;
+        // The last that can fail: who connects from here on is to be served.
+        next.listen().map_err(failed)?;
 
         // From here on only the data plane can refuse.
         sockets::tune(&next.sockets, &plans.listeners);

@@ -2,7 +2,8 @@
 //! `sd_listen_fds(3)`), or the process that this one replaces. A reload keeps those that it has a use for and binds the
 //! others.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -61,6 +62,22 @@ pub(super) struct Next {
     pub(super) sockets: Vec<ListenerSocket>,
     /// Those of them that nobody has listened on before; closed when this is dropped.
     pub(super) bound: Vec<OwnedFd>,
+    /// Those of `bound` that do not listen yet.
+    beside: Vec<Beside>,
+}
+
+/// A socket whose address overlaps those of sockets that are left for it: `0.0.0.0` and `127.0.0.1` of one port.
+///
+/// The kernel has both listen while all of them share the address, and for that moment only they do: a socket that shares
+/// one lets any other of the same user in.
+#[derive(Debug)]
+struct Beside {
+    listener: Box<str>,
+    bind: SocketAddr,
+    backlog: u32,
+    socket: Fd,
+    /// With their addresses.
+    left: Vec<(SocketAddr, Fd)>,
 }
 
 impl Next {
@@ -77,13 +94,21 @@ impl Next {
             .iter()
             .map(|listener| take(&|socket| socket.name == listener.name && socket.bind == listener.bind))
             .collect();
-        let mut next = Self { sockets: Vec::new(), bound: Vec::new() };
+        let mut next = Self { sockets: Vec::new(), bound: Vec::new(), beside: Vec::new() };
         for (listener, own) in config.listeners.iter().zip(own) {
             let others = || take(&|socket| socket.bind == listener.bind && socket.bind.port() != 0);
             let (socket, address) = match own.or_else(others) {
                 Some(kept) => (kept.socket, kept.address),
                 None => {
-                    let (socket, address) = bind(listener)?;
+                    let left = before.iter().map(|socket| (socket.bind, socket.socket));
+                    let left: Vec<_> = left.filter(|(bind, _)| listener.overlaps(*bind)).collect();
+                    let (socket, address) = if left.is_empty() {
+                        bind(listener)?
+                    } else {
+                        let (socket, beside) = Beside::bind(listener, left)?;
+                        next.beside.push(beside);
+                        (socket, listener.bind)
+                    };
                     let number = Fd(socket.as_raw_fd());
                     next.bound.push(socket);
                     (number, address)
@@ -92,6 +117,69 @@ impl Next {
             next.sockets.push(ListenerSocket::new(listener, socket, address));
         }
         Ok(next)
+    }
+
+    /// Has all of them listen. From here on those that are left have no new clients whom another one has.
+    pub(super) fn listen(&self) -> Result<(), StartError> {
+        self.beside.iter().try_for_each(Beside::listen)?;
+        for (_, left) in self.beside.iter().flat_map(|beside| &beside.left) {
+            // Else a client that comes in the moment in which it is closed is refused.
+            let _ = sys::pass_by(*left);
+        }
+        Ok(())
+    }
+}
+
+impl Beside {
+    /// Binds it; it does not listen yet.
+    fn bind(listener: &Listener, left: Vec<(SocketAddr, Fd)>) -> Result<(OwnedFd, Self), StartError> {
+        let (bind, backlog) = (listener.bind, listener.listen_backlog);
+        let error = |error| Self::error(&listener.name, bind, &left, error);
+        let shared = Shared::of(left.iter().map(|(_, socket)| *socket));
+        let socket = sys::bind_sharing(bind).map_err(error)?;
+        let number = Fd(socket.as_raw_fd());
+        drop(shared.with(number));
+        Ok((socket, Self { listener: listener.name.clone(), bind, backlog, socket: number, left }))
+    }
+
+    fn listen(&self) -> Result<(), StartError> {
+        let shared = Shared::of(self.left.iter().map(|(_, socket)| *socket)).with(self.socket);
+        let listens = sys::open_listener(self.socket, self.backlog);
+        drop(shared);
+        // That sockets share a port is remembered of the port until one is bound there that does not: else others could
+        // come in later. Where that is not to be had, whoever runs as this user can do worse.
+        let family = if self.bind.is_ipv4() { IpAddr::from(Ipv6Addr::LOCALHOST) } else { Ipv4Addr::LOCALHOST.into() };
+        drop(sys::bind(SocketAddr::new(family, self.bind.port())));
+        listens.map_err(|errno| Self::error(&self.listener, self.bind, &self.left, errno.into()))
+    }
+
+    fn error(listener: &str, address: SocketAddr, left: &[(SocketAddr, Fd)], error: io::Error) -> StartError {
+        let held = left.iter().map(|(bind, _)| *bind).collect();
+        StartError::Beside { listener: listener.into(), address, held, error }
+    }
+}
+
+/// Sockets that share their address until this is dropped.
+struct Shared(Vec<Fd>);
+
+impl Shared {
+    fn of(sockets: impl Iterator<Item = Fd>) -> Self {
+        sockets.fold(Self(Vec::new()), Self::with)
+    }
+
+    fn with(mut self, socket: Fd) -> Self {
+        // What fails here shows when the next one is bound.
+        let _ = sys::share_address(socket, true);
+        self.0.push(socket);
+        self
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for socket in &self.0 {
+            let _ = sys::share_address(*socket, false);
+        }
     }
 }
 
@@ -109,11 +197,11 @@ pub(super) fn open(
     plans: &[ListenerPlan],
     mut predecessor: Option<&mut Predecessor>,
 ) -> Result<Vec<ListenerSocket>, StartError> {
-    let mut left = |listener: &Listener| predecessor.as_mut()?.take_listener(&listener.name, listener.bind);
     let mut inherited = take_over(&numbered(|name| std::env::var(name).ok(), std::process::id())?)?;
     let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
     for listener in &config.listeners {
-        if let Some(socket) = left(listener) {
+        let left = predecessor.as_mut().and_then(|left| left.take_listener(&listener.name, listener.bind));
+        if let Some(socket) = left {
             let address = sys::local_address(Fd(socket.as_raw_fd())).unwrap_or(listener.bind);
             sockets.push((socket, address));
             continue;
@@ -123,7 +211,7 @@ pub(super) fn open(
                 let Inherited { socket, address, .. } = inherited.swap_remove(index);
                 (socket, address)
             }
-            None => bind(listener)?,
+            None => bind_after(predecessor.as_deref(), listener)?,
         });
     }
     if let Some(Inherited { address, name, .. }) = inherited.first() {
@@ -146,6 +234,19 @@ pub(super) fn tune(sockets: &[ListenerSocket], plans: &[ListenerPlan]) {
     for (ListenerSocket { socket, .. }, plan) in sockets.iter().zip(plans) {
         sys::tune_socket(*socket, plan.socket());
     }
+}
+
+/// Binds a listener's socket, if need be beside those of the process that this one replaces.
+fn bind_after(predecessor: Option<&Predecessor>, listener: &Listener) -> Result<(OwnedFd, SocketAddr), StartError> {
+    let left = predecessor.into_iter().flat_map(Predecessor::left_listeners);
+    let left = left.filter(|(bind, _)| listener.overlaps(*bind)).map(|(bind, socket)| (bind, Fd(socket.as_raw_fd())));
+    let left: Vec<_> = left.collect();
+    if left.is_empty() {
+        return bind(listener);
+    }
+    let (socket, beside) = Beside::bind(listener, left)?;
+    beside.listen()?;
+    Ok((socket, listener.bind))
 }
 
 fn bind(listener: &Listener) -> Result<(OwnedFd, SocketAddr), StartError> {

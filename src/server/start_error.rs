@@ -23,6 +23,17 @@ pub enum StartError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// A listener cannot be bound beside sockets whose addresses overlap its own, and which are given up for it.
+    Beside {
+        /// The listener's name.
+        listener: Box<str>,
+        /// Its address.
+        address: SocketAddr,
+        /// Where those sockets listen.
+        held: Vec<SocketAddr>,
+        /// What the kernel said.
+        error: io::Error,
+    },
     /// A socket that the service manager hands over cannot be used: why, and what to do.
     Inherited(String),
     /// A backend's source address cannot be connected from.
@@ -87,6 +98,17 @@ impl fmt::Display for StartError {
                     Some(libc::EACCES) => f.write_str("; ports below 1024 need CAP_NET_BIND_SERVICE"),
                     Some(_) | None => Ok(()),
                 }
+            }
+            Self::Beside { listener, address, held, error } => {
+                let held: Vec<_> = held.iter().map(ToString::to_string).collect();
+                let held = held.join(" and ");
+                write!(
+                    f,
+                    "listener \"{listener}\": cannot listen on {address} while ringwall still listens on {held}: {error}; \
+                     another program listens there, too (ss -ltnp shows which), or the socket on {held} is of the service \
+                     manager. In the latter case go there in two steps: reload without the listener on {held}, and then with \
+                     the new one"
+                )
             }
             Self::Inherited(problem) => write!(f, "a socket that the service manager hands over: {problem}"),
             Self::Source { backend, address, error } => {

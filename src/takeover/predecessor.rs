@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -111,6 +111,11 @@ impl Predecessor {
         let same = inherited.position(|listener| listener.bind == bind && listener.name == name);
         let renamed = || self.listeners.iter().position(|listener| listener.bind == bind && bind.port() != 0);
         same.or_else(renamed).map(|index| self.listeners.swap_remove(index).socket)
+    }
+
+    /// The sockets of listeners that nobody has taken, and the addresses that they are configured with.
+    pub fn left_listeners(&self) -> impl Iterator<Item = (SocketAddr, BorrowedFd<'_>)> {
+        self.listeners.iter().map(|listener| (listener.bind, listener.socket.as_fd()))
     }
 
     /// The socket that administrators connect to, if it is at this address.

@@ -2,15 +2,19 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::admin::{Admin, answer};
-use crate::changing::{Changing, assert_serves, backend, entry, listener};
+use crate::changing::{Changing, assert_serves, backend, connect, entry, listener};
 use crate::process::{Process, text_with};
 use crate::server::{Server, free_port};
 
@@ -141,5 +145,108 @@ fn the_next_process_has_the_socket_that_a_reload_has_brought() {
     let pid = heir(&program.ringwall.process);
     program.ringwall.process.line(|line| line.contains("\"ended\""));
     assert_eq!((Admin::at(there.clone()).get("/healthz").body, inode()), ("ok\n".to_owned(), before));
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+/// Whoever connects to all addresses may be a stranger to ringwall.
+const OPEN: &str = "allow_unauthenticated = true";
+
+/// The addresses of a port between which a listener moves.
+fn narrow_and_wide(port: u16) -> [String; 2] {
+    [format!("\"127.0.0.1:{port}\""), format!("\"0.0.0.0:{port}\"")]
+}
+
+/// Whether another program of this user could share the port, if it wanted to.
+fn lets_others_in(port: u16) -> bool {
+    let other = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseport(&other, true).unwrap();
+    match bind(&other, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error, Errno::ADDRINUSE);
+            false
+        }
+    }
+}
+
+/// Set when this is dropped, also by a test that fails: whoever looks at it would go on for ever.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_listener_goes_to_all_addresses_of_its_port_and_back_and_no_client_is_refused() {
+    const MOVES: usize = 20;
+    let server = Server::on_unix_socket();
+    let port = free_port();
+    let program = Changing::start("a", &(listener("a", port, "b", OPEN) + &backend("b", &[&entry(&server)], "")));
+    let mut client = connect(port);
+    client.call(&["PING"]);
+    let [narrow, wide] = narrow_and_wide(port);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let visitor = scope.spawn(|| {
+            let mut visits = 0;
+            while !ended.load(Ordering::Relaxed) {
+                assert_serves(port);
+                visits += 1;
+            }
+            visits
+        });
+        let at_end = AtEnd(&ended);
+        for _ in 0..MOVES {
+            assert_eq!(program.change(&narrow, &wide), "listeners changed: a");
+            assert!(!lets_others_in(port));
+            assert_eq!(program.change(&wide, &narrow), "listeners changed: a");
+            assert!(!lets_others_in(port));
+        }
+        drop(at_end);
+        assert!(visitor.join().unwrap() > MOVES);
+    });
+    assert_eq!(client.call(&["PING"]), b"+PONG\r\n");
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], port));
+    TcpStream::connect(elsewhere).unwrap_err();
+    program.change(&narrow, &wide);
+    TcpStream::connect(elsewhere).unwrap();
+}
+
+#[test]
+fn an_address_beside_one_of_ringwall_s_own_that_another_program_has_is_told_as_that_and_changes_nothing() {
+    let server = Server::on_unix_socket();
+    let port = free_port();
+    let program = Changing::start("a", &(listener("a", port, "b", OPEN) + &backend("b", &[&entry(&server)], "")));
+    let other = TcpListener::bind(SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
+    let [narrow, wide] = narrow_and_wide(port);
+    let why = program.refused(&narrow, &wide);
+    let expected = format!(
+        "listener \\\"a\\\": cannot listen on 0.0.0.0:{port} while ringwall still listens on 127.0.0.1:{port}: Address already \
+         in use (os error 98); another program listens there, too"
+    );
+    assert!(why.starts_with(&expected), "{why}");
+    assert_serves(port);
+    assert!(!lets_others_in(port));
+    drop(other);
+    assert_eq!(program.change(&narrow, &wide), "listeners changed: a");
+    assert_serves(port);
+}
+
+#[test]
+fn the_next_process_listens_to_all_addresses_of_a_port_of_which_the_one_before_has_one() {
+    let server = Server::on_unix_socket();
+    let port = free_port();
+    let program = Changing::start("a", &(listener("a", port, "b", OPEN) + &backend("b", &[&entry(&server)], "")));
+    let [narrow, wide] = narrow_and_wide(port);
+    let text = program.text();
+    fs::write(program.ringwall.folder().join("ringwall.toml"), text.replace(&narrow, &wide)).unwrap();
+    program.ringwall.process.signal(Signal::USR2);
+    let pid = heir(&program.ringwall.process);
+    program.ringwall.process.line(|line| line.contains("\"ended\""));
+    assert_serves(port);
+    TcpStream::connect(SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
+    assert!(!lets_others_in(port));
     kill_process(pid, Signal::KILL).unwrap();
 }
