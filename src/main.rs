@@ -79,10 +79,10 @@ fn check(file: &ConfigFile) -> Result<(), Failure> {
     keep_private(file)?;
     let (config, _) = load(file)?;
     LogFilter::from_environment().map_err(Failure::of)?;
-    for warning in config.warnings.iter().chain(&config.to_be_probed) {
+    // It may be checked on another machine than the one that it is for, and before the servers are there.
+    for warning in config.warnings.iter().chain(&config.to_be_probed).chain(&config.absent_sockets()) {
         complain(&format!("ringwall: warning: {warning}\n"));
     }
-    // It may be checked on another machine than the one that it is for.
     if let Err(error) = server::check_sources(&config) {
         complain(&format!("ringwall: warning: {error}\n"));
     }

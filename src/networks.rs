@@ -69,13 +69,25 @@ impl AddressSet {
     /// Whether any address of IPv4 is in the set, or any of IPv6.
     #[must_use]
     pub fn has_some_of(&self, ipv4: bool) -> bool {
-        let ends = self.borders.iter().skip(1).map(|&(start, _)| start - 1).chain([u128::MAX]);
-        let mut parts = self.borders.iter().zip(ends).filter(|&(&(_, inside), _)| inside);
+        let mut parts = self.parts();
         parts.any(
-            |(&(first, _), last)| {
+            |(first, last)| {
                 if ipv4 { first <= MAPPED.1 && last >= MAPPED.0 } else { first < MAPPED.0 || last > MAPPED.1 }
             },
         )
+    }
+
+    /// Whether any address of a network is in the set.
+    #[must_use]
+    pub fn has_some_within(&self, network: &IpNet) -> bool {
+        let (from, to) = range(network);
+        self.parts().any(|(first, last)| first <= to && last >= from)
+    }
+
+    /// The first and the last address of each stretch that is in the set.
+    fn parts(&self) -> impl Iterator<Item = (u128, u128)> {
+        let ends = self.borders.iter().skip(1).map(|&(start, _)| start - 1).chain([u128::MAX]);
+        self.borders.iter().zip(ends).filter(|&(&(_, inside), _)| inside).map(|(&(first, _), last)| (first, last))
     }
 
     /// Whether every address is in the set.
@@ -145,6 +157,21 @@ mod tests {
         );
         let set = AddressSet::of(&networks(&["0.0.0.0/0"]));
         assert_contains(&set, &["0.0.0.0", "255.255.255.255", "::ffff:192.0.2.1"], &["::", "::1:0:0:0"]);
+    }
+
+    #[test]
+    fn a_network_has_some_of_a_set_from_its_first_address_to_its_last() {
+        let set = AddressSet::of(&networks(&["127.255.255.255/32", "::1/128"]));
+        for (network, has_some) in [
+            ("127.0.0.0/8", true),
+            ("128.0.0.0/8", false),
+            ("126.0.0.0/8", false),
+            ("::1/128", true),
+            ("::/128", false),
+        ] {
+            assert_eq!(set.has_some_within(&network.parse().unwrap()), has_some, "{network}");
+        }
+        assert!(!AddressSet::of(&[]).has_some_within(&"::/0".parse().unwrap()));
     }
 
     #[test]

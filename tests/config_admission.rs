@@ -172,14 +172,14 @@ fn a_network_that_another_of_its_list_contains_is_a_mistake() {
         "5: listener.allow: \"10.0.0.0/8\" is listed twice"
     );
     // With one of the other list between them both count.
-    let keys = "allow = [\"10.0.0.0/8\", \"10.1.2.0/24\"]\ndeny = [\"10.1.0.0/16\"]";
+    let keys = "allow = [\"10.0.0.0/8\", \"10.1.2.0/24\", \"127.0.0.1\"]\ndeny = [\"10.1.0.0/16\"]";
     assert_eq!(warnings(keys), [""; 0]);
 }
 
 #[test]
 fn a_denied_network_that_nobody_was_let_in_from_anyway_is_a_warning() {
     assert_eq!(
-        warnings("allow = [\"10.0.0.0/8\"]\ndeny = [\"192.0.2.0/24\", \"10.1.0.0/16\"]"),
+        warnings("allow = [\"10.0.0.0/8\", \"127.0.0.1\"]\ndeny = [\"192.0.2.0/24\", \"10.1.0.0/16\"]"),
         [
             "/etc/ringwall.toml:6: listener.deny: \"192.0.2.0/24\" changes nothing: it lies in no network of allow, and who \
              is in none is not let in"

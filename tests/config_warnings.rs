@@ -31,10 +31,105 @@ fn a_listener_that_lets_nobody_in() {
         [format!("6: listener.deny: [\"0.0.0.0/1\", \"128.0.0.0/1\"] {remedy}")]
     );
     assert_eq!(deny("\"::/0\""), NONE);
-    assert_eq!(deny("\"0.0.0.0/1\""), NONE);
+    assert_eq!(deny("\"128.0.0.0/1\""), NONE);
     let of_the_other_family = warnings("allow = [\"2001:db8::/32\"]", "", "");
     assert_eq!(of_the_other_family, [format!("6: listener.allow: [\"2001:db8::/32\"] {remedy}")]);
-    assert_eq!(warnings("allow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]", "", ""), NONE);
+    let elsewhere = MINIMAL.replace("127.0.0.1:6380", "192.0.2.1:6380");
+    let text = elsewhere
+        .replace("backend = \"valkey\"", "backend = \"valkey\"\nallow = [\"10.0.0.0/8\"]\ndeny = [\"10.1.0.0/16\"]");
+    assert_eq!(parse_on(&machine(), &text).unwrap().warnings, NONE);
+}
+
+#[test]
+fn a_listener_on_loopback_that_lets_loopback_not_in() {
+    let remedy = "lets nobody in: clients of 127.0.0.1:6380 are of this host and come from loopback, 127.0.0.0/8, of which \
+                  none may connect; allow that, or bind the listener to an address that other hosts reach";
+    assert_eq!(warnings("allow = [\"10.0.0.0/8\"]", "", ""), [format!("6: listener.allow: [\"10.0.0.0/8\"] {remedy}")]);
+    assert_eq!(warnings("deny = [\"127.0.0.0/8\"]", "", ""), [format!("6: listener.deny: [\"127.0.0.0/8\"] {remedy}")]);
+    for let_in in ["allow = [\"127.0.0.1\"]", "allow = [\"0.0.0.0/0\"]", "deny = [\"127.0.0.0/9\"]"] {
+        assert_eq!(warnings(let_in, "", ""), NONE, "{let_in}");
+    }
+    let of_ipv6 = MINIMAL.replace("127.0.0.1:6380\"", "[::1]:6380\"\nallow = [\"2001:db8::/32\"]");
+    let [warning] = &parse_on(&machine(), &of_ipv6).unwrap().warnings[..] else { panic!("one is expected") };
+    assert!(warning.contains("come from loopback, ::1/128, of which"), "{warning}");
+    assert_eq!(parse_on(&machine(), &of_ipv6.replace("2001:db8::/32", "::1")).unwrap().warnings, NONE);
+}
+
+#[test]
+fn a_port_that_nobody_knows_before_the_start() {
+    let text = MINIMAL.replace("127.0.0.1:6380", "127.0.0.1:0");
+    assert_eq!(
+        parse_on(&machine(), &text).unwrap().warnings,
+        [
+            "/etc/ringwall.toml:2: listener.bind: \"127.0.0.1:0\" has port 0: the kernel chooses another port at each start, \
+             which the log and `ringwall ctl status` tell; write the port that clients connect to, such as 6380"
+        ]
+    );
+}
+
+#[test]
+fn a_server_that_is_everywhere() {
+    let remedy = |own: &str| {
+        format!(
+            "is where a server listens and not where it is: to connect there is to connect to this machine; write {own}, or \
+             the server's own address"
+        )
+    };
+    for (address, own) in [("0.0.0.0:1", "127.0.0.1"), ("[::]:1", "[::1]"), ("[::ffff:0.0.0.0]:1", "127.0.0.1")] {
+        let expected = format!("servers.address: \"{address}\" {}", remedy(own));
+        assert_eq!(about_servers(&format!("[\"{address}\"]"), ""), [expected]);
+    }
+}
+
+#[test]
+fn shared_connections_of_which_a_server_does_not_take_as_many() {
+    let servers = |max: u32| format!("[\"10.0.0.1:1\", {{ address = \"10.0.0.2:1\", max_connections = {max} }}]");
+    let about = |keys: &str, shards: u32, max: u32| {
+        let text = MINIMAL.replace("[\"127.0.0.1:6379\"]", &servers(max));
+        let text = text.replace("backend = \"valkey\"", &format!("backend = \"valkey\"\n{keys}"));
+        parse_on(&machine(), &format!("{text}[runtime]\nshards = {shards}\n")).unwrap().warnings
+    };
+    let expected = |what: &str, all: u32, max: u32| {
+        format!(
+            "/etc/ringwall.toml:{what} has 4 shards open up to {all} connections to 10.0.0.2:1 for the clients of each user, \
+             which may have {max} (max_connections): clients of shards that come late get an error; give the server more \
+             max_connections, at least {all}, or write fewer connections_per_shard or runtime.shards"
+        )
+    };
+    let two = "mode = \"multiplex\"\nconnections_per_shard = 2";
+    assert_eq!(about(two, 4, 7), [expected("5: listener.connections_per_shard: 2", 8, 7)]);
+    assert_eq!(about(two, 4, 8), NONE);
+    assert_eq!(about(two, 1, 2), NONE);
+    assert_eq!(about("mode = \"multiplex\"", 4, 3), [expected("4: listener.mode: \"multiplex\"", 4, 3)]);
+    assert_eq!(about("", 4, 3), NONE);
+}
+
+#[test]
+fn a_socket_of_a_server_that_is_not_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (socket, file) = (folder.path().join("there"), folder.path().join("file"));
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    std::fs::write(&file, "").expect("a file");
+    let absent = |path: &std::path::Path| {
+        let text =
+            MINIMAL.replace("[\"127.0.0.1:6379\"]", &format!("[\"127.0.0.1:6379\", \"unix:{}\"]", path.display()));
+        let config = parse_on(&machine(), &text).expect("it is valid");
+        assert_eq!(config.warnings, NONE);
+        config.absent_sockets()
+    };
+    assert_eq!(absent(&socket), NONE);
+    assert_eq!(
+        absent(std::path::Path::new("/nowhere/server.sock")),
+        [
+            "/etc/ringwall.toml:8: backend.servers.address: \"unix:/nowhere/server.sock\" cannot be reached at the moment: No \
+             such file or directory (os error 2); start the server, or write the path that it has in its unixsocket"
+        ]
+    );
+    let [warning] = &absent(&file)[..] else { panic!("one is expected") };
+    assert!(
+        warning.ends_with("is there and no socket; write the path that the server has in its unixsocket"),
+        "{warning}"
+    );
 }
 
 #[test]
@@ -77,6 +172,11 @@ fn a_server_that_is_listed_twice() {
         [format!("servers.address: \"pair.example:1\" leads to 10.0.0.2:1, {remedy}")]
     );
     assert_eq!(about_servers("[\"pair.example:1\", \"pair.example:2\"]", ""), NONE);
+    // In the form of either family.
+    assert_eq!(
+        about_servers("[\"10.0.0.1:1\", \"[::ffff:10.0.0.1]:1\"]", ""),
+        [format!("servers.address: \"[::ffff:10.0.0.1]:1\" leads to 10.0.0.1:1, {remedy}")]
+    );
 }
 
 #[test]

@@ -293,6 +293,13 @@ impl Config {
         Err(ConfigError::of_file(self.source.file(), format!("log.key_log: {problem}: {meaning}")))
     }
 
+    /// Servers at unix sockets that are not there at the moment, each one line that names file and line. They may come later,
+    /// or be on another machine.
+    #[must_use]
+    pub fn absent_sockets(&self) -> Vec<String> {
+        warnings::absent_sockets(&self.source, &self.written(), self)
+    }
+
     /// The most bytes that one session may hold, on the listener where that is most.
     #[must_use]
     pub fn session_memory_max(&self) -> usize {

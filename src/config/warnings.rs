@@ -4,7 +4,12 @@
 //! Read `tests/config_warnings.rs` first.
 
 use std::collections::HashSet;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
+use ipnet::IpNet;
 use toml::Spanned;
 
 use super::backend::{Backend, QUEUE_MAX, QUEUE_TIMEOUT};
@@ -16,6 +21,7 @@ use super::runtime::Runtime;
 use super::section::Section;
 use super::server::{TABLE, places};
 use super::{Config, parse_duration, show_duration};
+use crate::io::Address;
 use crate::networks::AddressSet;
 use crate::roster::Server;
 use crate::roster::balance::Balance;
@@ -25,8 +31,10 @@ pub(super) fn of(source: &Source, raw: &RawConfig, config: &Config) -> Vec<Strin
     let mut warnings = Vec::new();
     for (raw, listener) in raw.listener.iter().zip(&config.listeners) {
         let section = Section { source, name: "listener" };
+        warnings.extend(any_port(section, raw.get_ref(), listener));
         warnings.extend(nobody_let_in(section, raw.get_ref(), listener));
         warnings.extend(rates_never_reached(section, raw.get_ref()));
+        warnings.extend(more_shared_than_allowed(section, raw.get_ref(), listener, config));
     }
     for (index, (raw, backend)) in raw.backend.iter().zip(&config.backends).enumerate() {
         if config.listeners.iter().all(|listener| listener.backend != index) {
@@ -42,18 +50,66 @@ pub(super) fn of(source: &Source, raw: &RawConfig, config: &Config) -> Vec<Strin
     warnings.iter().map(ToString::to_string).collect()
 }
 
+/// A port that nobody knows before the start.
+fn any_port(section: Section<'_>, raw: &RawListener, listener: &Listener) -> Option<ConfigError> {
+    let value = raw.bind.as_ref().filter(|_| listener.bind.port() == 0)?;
+    let problem = "has port 0: the kernel chooses another port at each start, which the log and `ringwall ctl status` tell; \
+                   write the port that clients connect to, such as 6380";
+    Some(section.error("bind", value, problem))
+}
+
 fn nobody_let_in(section: Section<'_>, raw: &RawListener, listener: &Listener) -> Option<ConfigError> {
     let (allow, deny) = (&listener.admission.allow, &listener.admission.deny);
-    let of_ipv4 = listener.bind.is_ipv4();
-    if AddressSet::allowing(allow, deny).has_some_of(of_ipv4) {
-        return None;
-    }
     let (key, value) = raw.allow.as_ref().map(|value| ("allow", value)).or(raw.deny.as_ref().map(|v| ("deny", v)))?;
-    let family = if of_ipv4 { "IPv4" } else { "IPv6" };
+    let (allowed, of_ipv4) = (AddressSet::allowing(allow, deny), listener.bind.is_ipv4());
+    let problem = if !allowed.has_some_of(of_ipv4) {
+        let family = if of_ipv4 { "IPv4" } else { "IPv6" };
+        format!(
+            "lets nobody in: clients of {} have addresses of {family}, and none of those may connect; allow some of them, \
+             or leave the listener out",
+            listener.bind
+        )
+    } else if listener.bind.ip().is_loopback() && !allowed.has_some_within(&loopback(of_ipv4)) {
+        format!(
+            "lets nobody in: clients of {} are of this host and come from loopback, {}, of which none may connect; allow \
+             that, or bind the listener to an address that other hosts reach",
+            listener.bind,
+            loopback(of_ipv4)
+        )
+    } else {
+        return None;
+    };
+    Some(section.error(key, value, &problem))
+}
+
+/// Where the clients of a listener on loopback come from.
+fn loopback(of_ipv4: bool) -> IpNet {
+    let (address, prefix) =
+        if of_ipv4 { (Ipv4Addr::new(127, 0, 0, 0).into(), 8) } else { (Ipv6Addr::LOCALHOST.into(), 128) };
+    IpNet::new_assert(address, prefix)
+}
+
+/// Shared connections of all shards, of which a server does not take as many.
+fn more_shared_than_allowed(
+    section: Section<'_>,
+    raw: &RawListener,
+    listener: &Listener,
+    config: &Config,
+) -> Option<ConfigError> {
+    let of_shard = listener.multiplex?.connections_per_shard;
+    let shards = u32::try_from(config.runtime.cores.len()).unwrap_or(u32::MAX);
+    let of_all = of_shard.saturating_mul(shards);
+    let mut servers = config.backends[listener.backend].servers();
+    let (server, most) = servers.find_map(|server| {
+        let most = server.connections_max.filter(|most| *most < of_all)?;
+        Some((server.address, most))
+    })?;
+    let keys = [("connections_per_shard", &raw.connections_per_shard), ("mode", &raw.mode)];
+    let (key, value) = keys.into_iter().find_map(|(key, value)| Some((key, value.as_ref()?)))?;
     let problem = format!(
-        "lets nobody in: clients of {} have addresses of {family}, and none of those may connect; allow some of them, or \
-         leave the listener out",
-        listener.bind
+        "has {shards} shards open up to {of_all} connections to {server} for the clients of each user, which may have {most} \
+         (max_connections): clients of shards that come late get an error; give the server more max_connections, at least \
+         {of_all}, or write fewer connections_per_shard or runtime.shards"
     );
     Some(section.error(key, value, &problem))
 }
@@ -108,15 +164,28 @@ fn servers(source: &Source, raw: &RawBackend, backend: &Backend) -> Vec<ConfigEr
     let mut seen = HashSet::new();
     let addresses = places(value, "address");
     for (entry, place) in backend.entries.iter().zip(addresses) {
-        if let (Some(place), Some(twice)) = (place, entry.servers().find(|server| seen.contains(&server.address))) {
+        let Some(place) = place else { continue };
+        if let Some(any) = entry.servers().find(|server| is_for_all(&server.address)) {
+            let own = if matches!(any.address, Address::Tcp(at) if at.ip().to_canonical().is_ipv4()) {
+                "127.0.0.1"
+            } else {
+                "[::1]"
+            };
             let problem = format!(
-                "leads to {}, where another one of them leads, too: that server is counted, checked and chosen as two; for \
-                 a larger share write its weight",
-                twice.address
+                "is where a server listens and not where it is: to connect there is to connect to this machine; write {own}, \
+                 or the server's own address"
             );
             warnings.push(section.error("address", place, &problem));
         }
-        seen.extend(entry.servers().map(|server| server.address));
+        let leads_to = || entry.servers().map(|server| in_one_form(server.address));
+        if let Some(twice) = leads_to().find(|address| seen.contains(address)) {
+            let problem = format!(
+                "leads to {twice}, where another one of them leads, too: that server is counted, checked and chosen as two; \
+                 for a larger share write its weight"
+            );
+            warnings.push(section.error("address", place, &problem));
+        }
+        seen.extend(leads_to());
     }
     let mut servers = backend.servers().peekable();
     if servers.peek().is_some()
@@ -135,6 +204,48 @@ fn servers(source: &Source, raw: &RawBackend, backend: &Backend) -> Vec<ConfigEr
         }
     }
     warnings
+}
+
+fn is_for_all(address: &Address) -> bool {
+    matches!(address, Address::Tcp(address) if address.ip().to_canonical().is_unspecified())
+}
+
+/// An address of IPv4 in the form of IPv6 is that address.
+fn in_one_form(address: Address) -> Address {
+    match address {
+        Address::Tcp(SocketAddr::V6(v6)) if v6.ip().to_ipv4_mapped().is_some() => {
+            Address::Tcp(SocketAddr::new(v6.ip().to_canonical(), v6.port()))
+        }
+        Address::Tcp(_) | Address::Unix(_) => address,
+    }
+}
+
+/// Servers at unix sockets that are not there; whether they are is no matter of the file, and may change any time.
+pub(super) fn absent_sockets(source: &Source, raw: &RawConfig, config: &Config) -> Vec<String> {
+    let (section, mut warnings) = (Section { source, name: TABLE }, Vec::new());
+    for (raw, backend) in raw.backend.iter().zip(&config.backends) {
+        let Some(value) = &raw.get_ref().servers else { continue };
+        for (entry, place) in backend.entries.iter().zip(places(value, "address")) {
+            let mut paths = entry.servers().filter_map(|server| match server.address {
+                Address::Unix(path) => Some(path),
+                Address::Tcp(_) => None,
+            });
+            if let (Some(place), Some(problem)) = (place, paths.find_map(|path| absence(&path))) {
+                warnings.push(section.error("address", place, &problem).to_string());
+            }
+        }
+    }
+    warnings
+}
+
+fn absence(path: &Path) -> Option<String> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => None,
+        Ok(_) => Some("is there and no socket; write the path that the server has in its unixsocket".to_owned()),
+        Err(error) => Some(format!(
+            "cannot be reached at the moment: {error}; start the server, or write the path that it has in its unixsocket"
+        )),
+    }
 }
 
 /// A queue in which nobody waits, because no server is ever full.
