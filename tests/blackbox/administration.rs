@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use crate::admin::{Answer, Metrics};
+use crate::changing::{Changing, backend, entry, listener};
 use crate::client::{Client, End};
 use crate::ringwall::{Ringwall, Setup};
 use crate::server::{Server, free_port};
@@ -145,11 +146,14 @@ fn a_drained_listener_refuses_clients_ends_quiet_sessions_and_comes_back() {
     }
     assert_eq!(quiet.end(), End::Orderly);
     ringwall.session_ended("listener_drained");
-    assert_eq!(ringwall.admin().get("/readyz").status, 200);
+    // Nobody can come in any more.
+    let ready = ringwall.admin().get("/readyz");
+    assert_eq!((ready.status, &*ready.body), (503, "drained: public\n"));
     for _ in 0..2 {
         assert_eq!(done(&ringwall.admin().post("/enable?listener=public")), "listener enabled");
         ringwall.assert_serves();
         assert_eq!(field(&ringwall.admin().get("/status").body, "state"), "open");
+        assert_eq!(ringwall.admin().get("/readyz").body, "ready\n");
     }
     let unknown = ringwall.admin().post("/drain?listener=other");
     assert_eq!(refused(&unknown, 400), "no listener is called other; there are public");
@@ -397,4 +401,31 @@ fn a_draining_ringwall_lists_its_sessions_sets_its_log_level_and_closes_what_hol
     assert_eq!(done(&admin.post(&format!("/close?session={id}"))), format!("session {id} closed"));
     assert_eq!(blocked.end(), End::Orderly);
     assert_eq!(ringwall.wait().1.code(), Some(0));
+}
+
+#[test]
+fn readiness_is_of_any_listener_or_of_the_one_that_is_asked_for() {
+    let server = Server::on_unix_socket();
+    let text = |name: &str| listener(name, free_port(), "b", "");
+    let program = Changing::start("a", &(text("a") + &text("z") + &backend("b", &[&entry(&server)], "")));
+    let admin = program.ringwall.admin_at(&program.text());
+    let ready = |query: &str| {
+        let answer = admin.get(&format!("/readyz{query}"));
+        (answer.status, answer.body)
+    };
+    let is = |status: u16, body: &str| (status, body.to_owned());
+    assert_eq!([ready(""), ready("?listener=a"), ready("?listener=z")], [(); 3].map(|()| is(200, "ready\n")));
+    done(&admin.post("/drain?listener=a"));
+    assert_eq!(ready(""), is(200, "ready, but drained: a\n"));
+    assert_eq!((ready("?listener=a"), ready("?listener=z")), (is(503, "drained: a\n"), is(200, "ready\n")));
+    done(&admin.post("/drain?listener=z"));
+    assert_eq!(ready(""), is(503, "drained: a, z\n"));
+    let unknown = admin.get("/readyz?listener=x");
+    assert!(unknown.status == 400 && unknown.body.contains("no listener is called x; there are a, z"), "{unknown:?}");
+    for query in ["?backend=b", "?listener=a&listener=z"] {
+        assert_eq!(refused(&admin.get(&format!("/readyz{query}")), 400), "it takes a listener, or nothing");
+    }
+    // What is gone from the configuration is not waited for.
+    program.change(program.text().split("[[backend]]").next().unwrap(), &text("new"));
+    assert_eq!(ready(""), is(200, "ready\n"));
 }

@@ -10,7 +10,7 @@ use super::api::Outcome;
 use super::changes::{Done, Refusal, Values};
 use super::door::Entrance;
 use super::exposition::Format;
-use super::sessions::Wish;
+use super::sessions::{Wish, listener};
 use super::{Desk, families};
 use crate::control::standing::Phase;
 
@@ -47,12 +47,37 @@ impl Desk {
                 answer(StatusCode::OK, format.content_type(), text)
             }
             "/healthz" => plain(StatusCode::OK, "ok\n"),
-            "/readyz" => match self.standing.read().phase {
-                Phase::Serving => plain(StatusCode::OK, "ready\n"),
-                Phase::Draining | Phase::Stopping => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-            },
+            "/readyz" => self.readiness(request),
             "/status" => json(StatusCode::OK, &self.status(entrance)),
             _ => self.sessions_page(request).await,
+        }
+    }
+
+    /// Whether new clients are to be sent here: to one listener, or to any of them.
+    fn readiness(&self, request: &Request<Incoming>) -> Answer {
+        if self.standing.read().phase != Phase::Serving {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+        }
+        let running = self.watched.in_force.read();
+        let mut asked = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+        let meant: Vec<_> = match (asked.next(), asked.next()) {
+            (None, _) => running.listeners.iter().collect(),
+            (Some((key, name)), None) if key == "listener" => match listener(&running, &name) {
+                Ok((_, running)) => vec![running],
+                Err(why) => return refused(StatusCode::BAD_REQUEST, why),
+            },
+            (Some(_), _) => {
+                return refused(StatusCode::BAD_REQUEST, "it takes a listener, or nothing".to_owned());
+            }
+        };
+        let drained = meant.iter().map(|running| &running.ledger).filter(|ledger| self.is_drained(ledger));
+        let drained: Vec<_> = drained.map(|ledger| ledger.name()).collect();
+        if drained.is_empty() {
+            plain(StatusCode::OK, "ready\n")
+        } else if drained.len() < meant.len() {
+            plain(StatusCode::OK, &format!("ready, but drained: {}\n", drained.join(", ")))
+        } else {
+            plain(StatusCode::SERVICE_UNAVAILABLE, &format!("drained: {}\n", drained.join(", ")))
         }
     }
 
