@@ -15,6 +15,7 @@
 //! Read the tests below first.
 
 pub mod balance;
+pub mod dials;
 pub mod waiting;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::dials::Dials;
 use crate::auth_check::AuthCheck;
 use crate::io::Address;
 use crate::tls::ServerName;
@@ -129,6 +131,7 @@ struct Record {
     standing: AtomicU8,
     /// Held while the standing changes.
     reasons: Mutex<Reasons>,
+    dials: Dials,
     /// Written by every shard, so it must not lie beside what they all read.
     connections: Apart<AtomicU32>,
 }
@@ -156,6 +159,7 @@ impl From<Server> for Member {
         let record = Record {
             standing: AtomicU8::new(Standing::Up as u8),
             reasons: Mutex::default(),
+            dials: Dials::default(),
             connections: Apart::default(),
         };
         Self { server, auth: AuthCheck::new(), record: Arc::new(record) }
@@ -232,6 +236,12 @@ impl Member {
             Ok(reasons) if !reasons.why.is_empty() => format!("{standing}: {}", reasons.why),
             Ok(_) | Err(_) => standing.to_string(),
         }
+    }
+
+    /// What came of the attempts to reach it.
+    #[must_use]
+    pub fn dials(&self) -> &Dials {
+        &self.record.dials
     }
 
     /// Connections to it that are open or being opened, from all shards.

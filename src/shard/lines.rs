@@ -259,6 +259,7 @@ impl<D: Driver> Shard<D> {
         let (trunk, link) = (line.trunk, line.link);
         match result {
             Ok(()) => {
+                line.place.member().dials().note_success();
                 let took = self.now.since(line.dialled_at);
                 self.tally.connect_micros.observe(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
                 match self.trunks.at(trunk).target.transport() {

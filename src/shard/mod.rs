@@ -331,6 +331,9 @@ impl<D: Driver> Shard<D> {
             Ok(()) if entry.dismissed => self.handle_dial_failed(id, Errno(libc::ECANCELED)),
             Ok(()) => {
                 entry.detail = None;
+                if let Some(target) = &entry.target {
+                    target.member.dials().note_success();
+                }
                 let took = self.now.since(entry.dialled_at);
                 self.tally.connect_micros.observe(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
                 if let Some(backend) = &entry.backend {

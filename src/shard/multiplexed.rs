@@ -77,6 +77,7 @@ impl<D: Driver> Shard<D> {
     /// next server.
     pub(super) fn note_failure(&mut self, index: usize, why: &str) {
         let trunk = self.trunks.at(index);
+        trunk.target.member.dials().note_failure(self.now, why);
         let failure: Box<str> = format!("{}: {why}", trunk.target.member.address).into();
         trunk.failure = Some(failure.clone());
         if trunk.is_reached() {

@@ -178,6 +178,9 @@ impl<D: Driver> Shard<D> {
                 }
                 errno => errno.to_string(),
             };
+            if !entry.dismissed {
+                target.member.dials().note_failure(self.now, &why);
+            }
             format!("{}: {why}", target.member.address).into()
         });
         self.lose_attempt(id, detail);
@@ -227,7 +230,10 @@ impl<D: Driver> Shard<D> {
             (HandshakeEnd::Failed(Failure::ServerNameMismatch), Some(name)) => format!("TLS: {end} than {name}"),
             (_, _) => format!("TLS: {end}"),
         };
-        entry.detail = target.map(|target| format!("{}: {why}", target.member.address).into());
+        entry.detail = target.map(|target| {
+            target.member.dials().note_failure(self.now, &why);
+            format!("{}: {why}", target.member.address).into()
+        });
         if let Some(socket) = &mut entry.backend {
             cancel_all(&mut self.driver, socket);
         }

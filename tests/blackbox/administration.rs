@@ -1,11 +1,11 @@
 //! What administrators are told of sessions and servers, and what they change.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use crate::admin::{Answer, Metrics};
-use crate::changing::{Changing, backend, entry, listener};
+use crate::changing::{Changing, assert_serves, backend, connect, entry, listener};
 use crate::client::{Client, End};
 use crate::ringwall::{Ringwall, Setup};
 use crate::server::{Server, free_port};
@@ -428,4 +428,35 @@ fn readiness_is_of_any_listener_or_of_the_one_that_is_asked_for() {
     // What is gone from the configuration is not waited for.
     program.change(program.text().split("[[backend]]").next().unwrap(), &text("new"));
     assert_eq!(ready(""), is(200, "ready\n"));
+}
+
+#[test]
+fn a_server_that_nobody_checks_is_unchecked_with_the_last_failure_to_reach_it() {
+    let dead = free_port();
+    let server = Server::on_unix_socket();
+    let of = |servers: &[&str]| listener("a", free_port(), "b", "") + &backend("b", servers, "balance = \"first\"");
+    let dead_entry = format!("\"127.0.0.1:{dead}\"");
+    let program = Changing::start("a", &of(&[&dead_entry, &entry(&server)]));
+    let admin = program.ringwall.admin_at(&program.text());
+    let status = || admin.get("/status").body;
+    assert_eq!(status().matches("\"state\":\"unchecked\",\"why\":\"unchecked\"").count(), 2, "{}", status());
+    assert_eq!(status().matches("\"failure\":null").count(), 2);
+    let port = program.text().split("127.0.0.1:").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+    assert_serves(port);
+    let told = status();
+    let refused = "\"state\":\"unchecked\",\"why\":\"unchecked: Connection refused (os error 111)\"";
+    assert!(told.contains(refused) && told.contains("\"problem\":\"Connection refused (os error 111)\""), "{told}");
+    assert_eq!(told.matches("\"failure\":null").count(), 1);
+    // Once it can be reached, there is no failure.
+    let revived = TcpListener::bind(("127.0.0.1", dead)).unwrap();
+    let _client = connect(port);
+    revived.accept().unwrap();
+    while status().contains("Connection refused") {}
+    assert_eq!(status().matches("\"state\":\"unchecked\"").count(), 2);
+    // A check knows better.
+    drop(revived);
+    let check = "balance = \"first\"\nhealth_check = { type = \"ping\", interval = \"100ms\", fall = 1 }";
+    program.change("balance = \"first\"", check);
+    while status().contains("\"unchecked\"") {}
+    assert!(status().contains("\"state\":\"up\"") && status().contains("\"state\":\"down\""), "{}", status());
 }

@@ -38,7 +38,7 @@ fn the_status_and_the_sessions_are_tables_or_json() {
     assert!(status.contains("BACKEND  QUEUE  PRIMARY\nserver   0      -\n"), "{status}");
     let backend = status.lines().rfind(|line| line.starts_with("server ")).unwrap();
     let cells: Vec<_> = backend.split_whitespace().collect();
-    assert_eq!(cells, ["server", &server.address(), &server.address(), "up", "-", "-", "1"]);
+    assert_eq!(cells, ["server", &server.address(), &server.address(), "unchecked", "-", "-", "1"]);
 
     let sessions = asked(&of, &["sessions", "--listener", "public", "--min-age", "0s"]);
     let lines: Vec<_> = sessions.lines().collect();

@@ -117,7 +117,7 @@ fn there_is_no_colour_where_none_is_wanted() {
     let socket = of.folder().join("admin.sock").display().to_string();
     for (variables, coloured) in [("", true), ("NO_COLOR=1", false)] {
         let terminal = Terminal::watching(&socket, variables);
-        terminal.shows(" up ");
+        terminal.shows(" unchecked ");
         let screen = terminal.tmux(&["capture-pane", "-p", "-e"]);
         // Green, in the two forms that versions of tmux give it back.
         let green = ["\u{1b}[32m", "\u{1b}[38;5;2m"].iter().any(|green| screen.contains(green));

@@ -2,7 +2,7 @@
 
 use crate::cli::table::Table;
 use crate::config::show_duration;
-use crate::control::admin::api::{Backend, Changes, Check, Named, Sentinel, Sessions, Status};
+use crate::control::admin::api::{Backend, Changes, Check, Named, Sentinel, Server, Sessions, Status};
 use crate::date::date;
 
 /// How the program stands.
@@ -59,9 +59,19 @@ fn servers(backends: &[Backend]) -> String {
         let (role, check) = (of.role.clone().unwrap_or_default(), of.check.as_ref().map(check).unwrap_or_default());
         let place = [backend.name.clone(), of.name.clone(), of.address.clone()];
         let [backend, server, address] = place;
-        table.row([backend, server, address, of.why.clone(), role, check, of.connections.to_string()]);
+        table.row([backend, server, address, state(of), role, check, of.connections.to_string()]);
     }
     text + &table.to_string()
+}
+
+/// How a server stands, and why; of one that nobody checks, whether clients have failed to reach it.
+fn state(of: &Server) -> String {
+    match &of.failure {
+        Some(failure) if of.state == "unchecked" => {
+            format!("unchecked, not reached {} ago: {}", seconds(failure.age_seconds), failure.problem)
+        }
+        Some(_) | None => of.why.clone(),
+    }
 }
 
 fn primary(of: &Sentinel) -> String {
@@ -133,7 +143,7 @@ fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::admin::api::{Asked, Certificate, Listener, Server, Session, Shard};
+    use crate::control::admin::api::{Asked, Certificate, DialFailure, Listener, Session, Shard};
 
     fn backends() -> Vec<Backend> {
         let check = Check {
@@ -153,6 +163,7 @@ mod tests {
             why: "drained: an operator has said so".into(),
             role: Some("replica".into()),
             check: Some(check),
+            failure: None,
             connections: 0,
         };
         let problem = Some("connection refused".into());
@@ -222,6 +233,16 @@ LISTENER  CERTIFICATE  SERIAL  EXPIRES     FILE
 public    localhost    0a1b    2025-01-01  the same
 "
         );
+    }
+
+    #[test]
+    fn a_server_that_nobody_checks_is_told_with_how_it_was_not_reached() {
+        let mut server = backends().remove(0).servers.remove(0);
+        (server.state, server.why, server.check) = ("unchecked".into(), "unchecked: connection refused".into(), None);
+        server.failure = Some(DialFailure { age_seconds: 2.46, problem: "connection refused".into() });
+        assert_eq!(state(&server), "unchecked, not reached 2.5s ago: connection refused");
+        (server.failure, server.why) = (None, "unchecked".into());
+        assert_eq!(state(&server), "unchecked");
     }
 
     #[test]

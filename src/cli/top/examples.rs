@@ -18,7 +18,16 @@ fn listener(name: &str, port: u16, connections: u64) -> Listener {
 fn server(name: &str, state: &str, why: &str, connections: u32) -> Server {
     let address = format!("10.0.0.{}:6379", &name[1..]);
     let role = Some(if connections > 0 { "primary" } else { "replica" }.to_owned());
-    Server { name: name.into(), address, state: state.into(), why: why.into(), role, check: None, connections }
+    Server {
+        name: name.into(),
+        address,
+        state: state.into(),
+        why: why.into(),
+        role,
+        check: None,
+        failure: None,
+        connections,
+    }
 }
 
 pub(super) fn session(id: &str, received: u64, sent: u64) -> Session {

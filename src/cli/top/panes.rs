@@ -139,7 +139,8 @@ fn listener(of: &Listener) -> Vec<Cell> {
 fn server(backend: &Backend, of: &Server) -> Vec<Cell> {
     let tone = match &*of.state {
         "up" => Tone::Good,
-        "drained" => Tone::Warning,
+        "unchecked" if of.failure.is_none() => Tone::Plain,
+        "unchecked" | "drained" => Tone::Warning,
         _ => Tone::Bad,
     };
     let why = of.why.split_once(": ").map_or("", |(_, reason)| reason);

@@ -128,7 +128,8 @@ pub struct Server {
     pub name: String,
     /// Where it is.
     pub address: String,
-    /// Whether it gets new sessions: `up`, `down`, `wrong_role`, `drained` or `gone`.
+    /// Whether it gets new sessions: `up`, `unchecked`, `down`, `wrong_role`, `drained` or `gone`. One that is unchecked
+    /// gets them, and no check has found out whether it lives.
     pub state: String,
     /// The same in words, with the reason.
     pub why: String,
@@ -136,8 +137,20 @@ pub struct Server {
     pub role: Option<String>,
     /// Its last check, where there was one.
     pub check: Option<Check>,
+    /// Why it could not be reached last, if it has not been reached since.
+    #[serde(default)]
+    pub failure: Option<DialFailure>,
     /// Connections to it that are open or being opened.
     pub connections: u32,
+}
+
+/// An attempt to reach a server that has failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DialFailure {
+    /// Since then.
+    pub age_seconds: f64,
+    /// Why.
+    pub problem: String,
 }
 
 /// What clients are shown.

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use super::Desk;
-use super::api::{Asked, Backend, Certificate, Check, Listener, Sentinel, Server, Shard, Status};
+use super::api::{Asked, Backend, Certificate, Check, DialFailure, Listener, Sentinel, Server, Shard, Status};
 use super::door::Entrance;
 use crate::control::health::{Contact, SentinelStatus, ServerStatus};
 use crate::control::standing::Phase;
 use crate::control::{Hold, RunningListener};
 use crate::io::sys;
-use crate::roster::Member;
+use crate::roster::{Member, Standing};
+
+/// The state of a server that gets sessions and that no check has looked at.
+const UNCHECKED: &str = "unchecked";
 
 impl Desk {
     pub(super) fn status(&self, entrance: Entrance) -> Status {
@@ -80,13 +83,25 @@ impl Desk {
 }
 
 fn server(member: &Arc<Member>, checks: Option<&ServerStatus>) -> Server {
+    let failure = member.dials().failure();
+    let is_unchecked = member.standing() == Standing::Up && checks.is_none_or(|status| status.checked.is_none());
+    let (state, why) = if is_unchecked {
+        let problem = failure.as_ref().map(|(_, problem)| format!(": {problem}"));
+        (UNCHECKED, UNCHECKED.to_owned() + &problem.unwrap_or_default())
+    } else {
+        (member.standing().label(), member.standing_in_words())
+    };
     Server {
         name: member.name.to_string(),
         address: member.address.to_string(),
-        state: member.standing().label().to_owned(),
-        why: member.standing_in_words(),
+        state: state.to_owned(),
+        why,
         role: checks.and_then(|status| status.role).map(|role| role.label().to_owned()),
         check: checks.and_then(check),
+        failure: failure.map(|(at, problem)| DialFailure {
+            age_seconds: sys::now().since(at).as_secs_f64(),
+            problem: problem.into(),
+        }),
         connections: member.connections(),
     }
 }
