@@ -39,6 +39,17 @@ fn wait_for_requests(ringwall: &Ringwall, count: f64) {
 }
 
 #[test]
+fn redirects_of_a_cluster_reach_the_client_as_they_are() {
+    let (server, ringwall) = pair();
+    let mut client = ringwall.client();
+    for redirect in ["MOVED 3999 10.0.0.1:7002", "ASK 3999 10.0.0.1:7002"] {
+        let script = format!("return redis.error_reply('{redirect}')");
+        assert_eq!(client.call(&["EVAL", &script, "0"]), format!("-{redirect}\r\n").as_bytes());
+    }
+    assert_eq!(seen_by(&server).len(), 1);
+}
+
+#[test]
 fn a_thousand_clients_share_one_connection() {
     let (server, ringwall) = pair();
     let dial = ringwall.dial();
