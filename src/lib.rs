@@ -106,6 +106,9 @@
 //! same turn. A buffer between the two is the session's send in flight, or the multiplexer's: so either can make the other
 //! wait. Greetings, users and failed attempts are the session's business as ever.
 //!
+//! Whom a server lets in it decides when a connection is made. Clients that log in are judged by it one by one; for those
+//! that do not, it is asked again whenever some have come since it last said, and they wait for its word together.
+//!
 //! # A failover
 //!
 //! The checking thread keeps a connection to each server and two to each Sentinel. What comes over them is judged by pure

@@ -97,7 +97,8 @@ impl World {
 #[test]
 fn requests_and_replies_over_a_shared_connection_take_nothing_from_the_allocator() {
     let mut multiplexer = Multiplexer::new(Options::default());
-    let clients: Vec<_> = (0..CLIENTS).map(|_| multiplexer.accept()).collect();
+    let came = multiplexer.moment();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| multiplexer.accept(came)).collect();
     let (pool, tally) = (Pool::new(), Tally::default());
     let mut world = World { multiplexer, pool, tally, clients, link: None, to_server: 0, to_clients: 0 };
     let first = world.clients[0];

@@ -193,7 +193,8 @@ fn route_command() -> Operation {
 fn multiplex(clients: usize) -> Operation {
     let mut multiplexer = Multiplexer::new(multiplex::Options::default());
     let (mut pool, tally) = (Pool::new(), Tally::default());
-    let clients: Vec<_> = (0..clients).map(|_| multiplexer.accept()).collect();
+    let came = multiplexer.moment();
+    let clients: Vec<_> = (0..clients).map(|_| multiplexer.accept(came)).collect();
     let reply = [b"$64\r\n".as_slice(), &CHUNK, b"\r\n"].concat();
     let replies = reply.repeat(clients.len());
     let mut link = None;

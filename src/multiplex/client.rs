@@ -7,6 +7,7 @@ use super::outbox::Outbox;
 use super::reason::Reason;
 use super::route::Effect;
 use super::standing::{Change, Standing};
+use super::vouching::{Moment, Trust};
 use super::{Due, Options};
 use crate::pool::SendBuf;
 use crate::session::Turn;
@@ -39,6 +40,7 @@ pub(super) enum Offset {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) standing: Standing,
+    pub(super) trust: Trust,
     pub(super) place: Place,
     /// The class it counts in.
     pub(super) class: Option<Id>,
@@ -100,9 +102,10 @@ pub(super) enum Said {
 }
 
 impl Client {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: &Options, came: Moment) -> Self {
         Self {
             standing: Standing::default(),
+            trust: Trust::Unknown(came),
             place: Place::Nowhere,
             class: None,
             out: Outbox::new(options.coalesce),
@@ -210,6 +213,21 @@ impl Client {
             | Effect::ReadOnly
             | Effect::ReadWrite
             | Effect::Reset => self.change_answered(kind, head),
+        }
+        self.learn(effect, kind, head);
+    }
+
+    /// What the reply tells of the rights of a client that has not logged in: servers run nothing but these two of one that
+    /// they do not let in. An error tells nothing: that of an unknown command comes before the question.
+    fn learn(&mut self, effect: Effect, kind: Kind, head: &[u8]) {
+        let is_open = matches!(self.trust, Trust::Unknown(_)) && !self.standing.has_login();
+        if !is_open || matches!(effect, Effect::Auth | Effect::Reset) {
+            return;
+        }
+        if head.starts_with(b"-NOAUTH") {
+            self.trust = Trust::Refused;
+        } else if kind != Kind::Error {
+            self.trust = Trust::Given;
         }
     }
 

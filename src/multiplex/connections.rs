@@ -2,6 +2,7 @@
 
 use super::client::{Client, Offset, Place};
 use super::link::{Broken, Link, Role, To};
+use super::standing::{Script, Standing};
 use super::{Class, Multiplexer, Output, Reason, Timed};
 use crate::session::Turn;
 use crate::slots::Id;
@@ -57,7 +58,7 @@ impl Loss<'_> {
 
 impl Multiplexer {
     /// A connection as a fresh one: one that is kept, or a new one.
-    fn take_link(&mut self, role: Role, turn: &Turn<'_>) -> Id {
+    pub(super) fn take_link(&mut self, role: Role, turn: &Turn<'_>) -> Id {
         while let Some(id) = self.idle.pop() {
             if let Some(link) = self.links.at_mut(id) {
                 link.role = role;
@@ -70,7 +71,8 @@ impl Multiplexer {
 
     /// A new connection.
     pub(super) fn dial(&mut self, role: Role, turn: &Turn<'_>) -> Id {
-        let id = self.links.insert(Link::new(role, &self.options, turn.now + self.options.connect_timeout));
+        let decided = self.vouching.next();
+        let id = self.links.insert(Link::new(role, &self.options, decided, turn.now + self.options.connect_timeout));
         self.due.timed.push(Timed::Link(id));
         self.orders.push_back(Output::Dial(id));
         id
@@ -95,6 +97,9 @@ impl Multiplexer {
         self.probes += usize::from(is_probe);
         turn.tally.departures[client.departure.index()].add(1);
         let link_id = self.take_link(Role::Own(id), turn);
+        if self.vouching.is_stale(self.links.at(link_id)?, self.clients.at(id)?) {
+            self.renew(link_id, turn);
+        }
         let (client, link) = (self.clients.at_mut(id)?, self.links.at_mut(link_id)?);
         link.is_probe = is_probe;
         client.place = Place::Own(link_id);
@@ -125,10 +130,28 @@ impl Multiplexer {
     pub(super) fn leave_own(&mut self, id: Id, turn: &mut Turn<'_>) {
         let Some(client) = self.clients.at_mut(id) else { return };
         let Place::Own(link_id) = std::mem::replace(&mut client.place, Place::Nowhere) else { return };
-        let Some(link) = self.links.at_mut(link_id) else { return };
+        let script = client.standing.reset();
+        self.reset_link(link_id, &script, turn);
+    }
+
+    /// Makes a connection as a fresh one, for whoever needs one next. Replies that are owed come first.
+    fn reset_link(&mut self, id: Id, script: &Script, turn: &mut Turn<'_>) {
+        let Some(link) = self.links.at_mut(id) else { return };
         link.role = Role::Resetting;
-        link.say(&client.standing.reset(), turn);
-        self.due.touch_link(link_id, link);
+        link.decided = self.vouching.next();
+        link.say(script, turn);
+        self.due.touch_link(id, link);
+    }
+
+    /// Keeps a connection that is as a fresh one.
+    pub(super) fn keep_link(&mut self, id: Id, turn: &mut Turn<'_>) {
+        if self.idle.len() >= self.options.idle_connections_max {
+            return self.close(id, turn);
+        }
+        let Some(link) = self.links.at_mut(id) else { return };
+        link.role = Role::Idle;
+        self.idle.push(id);
+        self.end_probe(id);
     }
 
     /// The shared connection for this client's next request. `None`: there is none for where it stands.
@@ -139,20 +162,26 @@ impl Multiplexer {
         {
             return Some(link);
         }
-        let class_id = self.class_of(id, turn)?;
-        let class = self.classes.at(class_id)?;
-        if class.needs_login {
+        if self.vouching.lets_in(self.clients.at_mut(id)?) == Some(false) {
+            self.leave_class(id, turn);
             return None;
         }
+        let class_id = self.class_of(id, turn)?;
+        let class = self.classes.at(class_id)?;
         // One that is still being made is nobody's choice while there is another.
         let load = |id: &Id| self.links.at(*id).map(|link| (!link.is_ready(), link.replies_owed));
         let least = class.links.iter().copied().min_by_key(load);
         let is_busy = least.as_ref().and_then(load).is_none_or(|(_, owed)| owed >= SPREAD_REPLIES);
-        let may_spread = class.links.len() < self.options.class_connections_max;
+        let may_spread = class.links.len() < self.options.class_connections_max && !class.is_closed;
         if least.is_some() && !(is_busy && may_spread) {
             return least;
         }
         let link_id = self.take_link(Role::Shared(class_id), turn);
+        let (client, link) = (self.clients.at(id)?, self.links.at(link_id)?);
+        // One that is reset speaks for everybody who is there.
+        if !client.standing.has_login() && (link.was_idle || self.vouching.is_stale(link, client)) {
+            self.renew(link_id, turn);
+        }
         let (client, link) = (self.clients.at(id)?, self.links.at_mut(link_id)?);
         link.say(&client.standing.for_sharing(), turn);
         self.due.touch_link(link_id, link);
@@ -162,12 +191,12 @@ impl Multiplexer {
 
     /// Whether there are connections to share for where the client stands.
     pub(super) fn may_share(&mut self, id: Id, turn: &mut Turn<'_>) -> bool {
-        let class = self.class_of(id, turn);
-        class.and_then(|class| self.classes.at(class)).is_some_and(|class| !class.needs_login)
+        let Some(client) = self.clients.at_mut(id) else { return false };
+        self.vouching.lets_in(client) != Some(false) && self.class_of(id, turn).is_some()
     }
 
     /// The class of where the client stands. `None` when there would be too many.
-    fn class_of(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Id> {
+    pub(super) fn class_of(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Id> {
         let client = self.clients.at(id)?;
         if let Some(class) = client.class
             && self.classes.at(class).is_some_and(|class| client.standing.is_of(&class.key))
@@ -186,7 +215,7 @@ impl Multiplexer {
             None if self.class_ids.len() >= self.options.classes_max => return None,
             None => {
                 let key = client.standing.class();
-                let class = self.classes.insert(Class { key, links: Vec::new(), clients: 0, needs_login: false });
+                let class = self.classes.insert(Class { key, links: Vec::new(), clients: 0, is_closed: false });
                 self.class_ids.push(class);
                 class
             }
@@ -211,12 +240,8 @@ impl Multiplexer {
         self.class_ids.retain(|&id| id != class_id);
         let Some(class) = self.classes.remove(class_id) else { return };
         for link_id in class.links {
-            let Some(link) = self.links.at_mut(link_id) else { continue };
-            if link.is_ready() {
-                // Replies to clients that are gone come first, and are dropped.
-                link.role = Role::Resetting;
-                link.say(&super::standing::Standing::default().reset(), turn);
-                self.due.touch_link(link_id, link);
+            if self.links.at(link_id).is_some_and(Link::is_ready) {
+                self.reset_link(link_id, &Standing::default().reset(), turn);
             } else {
                 self.close(link_id, turn);
             }
@@ -236,6 +261,7 @@ impl Multiplexer {
     /// Takes a connection out.
     fn remove(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Link> {
         let mut link = self.links.remove(id)?;
+        self.vouching.forget(id);
         link.out.discard(turn);
         self.orders.push_back(Output::CloseLink(id));
         if link.is_probe {
@@ -335,11 +361,7 @@ impl Multiplexer {
                 let is_done = link.is_ready() && link.owed.is_empty() && !link.ends;
                 let reset = self.clients.at(id).filter(|client| is_done && client.is_quiet());
                 match reset.map(|client| client.standing.reset()) {
-                    Some(script) => {
-                        link.role = Role::Resetting;
-                        link.say(&script, turn);
-                        self.due.touch_link(link_id, link);
-                    }
+                    Some(script) => self.reset_link(link_id, &script, turn),
                     None => self.close(link_id, turn),
                 }
             }

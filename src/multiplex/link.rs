@@ -11,6 +11,7 @@ use super::departure::Departure;
 use super::outbox::Outbox;
 use super::route::Effect;
 use super::standing::{Script, Step};
+use super::vouching::Moment;
 use super::{Due, Options};
 use crate::session::Turn;
 use crate::slots::{Id, Slots};
@@ -27,6 +28,8 @@ pub(super) enum Role {
     Idle,
     /// Nobody; it is becoming as a fresh one.
     Resetting,
+    /// Whoever waits to hear whether the server lets it in.
+    Asking,
     /// The clients of a class.
     Shared(Id),
     /// One client.
@@ -57,6 +60,8 @@ pub(super) struct Link {
     pub(super) is_probe: bool,
     /// It was made for somebody else, and may have gone stale since.
     pub(super) was_idle: bool,
+    /// Since when the server has decided whether whoever does not log in is let in here: when it was made, or last reset.
+    pub(super) decided: Moment,
     pub(super) out: Outbox,
     pub(super) framer: ReplyFramer,
     pub(super) owed: VecDeque<Owed>,
@@ -127,12 +132,13 @@ pub(super) enum Served {
 }
 
 impl Link {
-    pub(super) fn new(role: Role, options: &Options, deadline: Time) -> Self {
+    pub(super) fn new(role: Role, options: &Options, decided: Moment, deadline: Time) -> Self {
         Self {
             role,
             is_connected: false,
             is_probe: false,
             was_idle: false,
+            decided,
             out: Outbox::new(options.coalesce),
             framer: ReplyFramer::new(),
             owed: VecDeque::new(),

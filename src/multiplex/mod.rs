@@ -19,7 +19,8 @@
 //! Invariants:
 //! - A client gets the replies to its own requests, in their order, and nothing else.
 //! - No request is said twice, whatever happens to the connection it was said on.
-//! - No command runs with the rights of a user that its client has not proven to be, to a server.
+//! - No command runs with the rights of a user that its client has not proven to be, to a server; nor with those of
+//!   whoever does not log in, unless the server has let in one that came no earlier.
 //! - On a shared connection nothing of one client's state is left between two requests.
 //! - Switching waits until nothing is owed over the connection that is left.
 //! - A reply that answers nothing, that is not RESP, or an unexpected push ends the connection, and every client that
@@ -38,6 +39,7 @@ mod replies;
 mod requests;
 pub mod route;
 mod standing;
+mod vouching;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,11 +47,13 @@ use std::time::Duration;
 pub use self::departure::Departure;
 pub use self::link::Broken;
 pub use self::reason::Reason;
+pub use self::vouching::Moment;
 pub use crate::slots::Id;
 
 use self::client::{Client, Place};
 use self::link::{Link, Role};
 use self::standing::ClassKey;
+use self::vouching::Vouching;
 use crate::io::Errno;
 use crate::metrics::DEPARTURES_MAX;
 use crate::pool::SendBuf;
@@ -174,8 +178,8 @@ struct Class {
     key: ClassKey,
     links: Vec<Id>,
     clients: usize,
-    /// The server does nothing for clients that have not logged in: there is nothing to share.
-    needs_login: bool,
+    /// The server has wanted a login on the latest connection, and the class has none.
+    is_closed: bool,
 }
 
 /// Clients and connections to one server.
@@ -191,6 +195,7 @@ pub struct Multiplexer {
     probes: usize,
     /// Clients that wait for one of these, in the order in which they came. Some may be gone.
     asking: VecDeque<Id>,
+    vouching: Vouching,
     due: Due,
     /// Connections to make and to close.
     orders: VecDeque<Output>,
@@ -211,6 +216,7 @@ impl Multiplexer {
             idle: Vec::new(),
             probes: 0,
             asking: VecDeque::new(),
+            vouching: Vouching::default(),
             due: Due::default(),
             orders: VecDeque::new(),
             served_next: None,
@@ -234,9 +240,9 @@ impl Multiplexer {
         }
     }
 
-    /// A client has come and can be spoken to.
-    pub fn accept(&mut self) -> Id {
-        self.clients.insert(Client::new(&self.options))
+    /// A client that has come at this moment can be spoken to.
+    pub fn accept(&mut self, came: Moment) -> Id {
+        self.clients.insert(Client::new(&self.options, came))
     }
 
     /// Takes bytes that a client has said.
@@ -307,7 +313,7 @@ impl Multiplexer {
             Role::Own(client) | Role::Raw(client) => {
                 self.clients.at(client).is_none_or(|client| client.out.weight() < self.options.send_buffer_bytes)
             }
-            Role::Shared(_) | Role::Idle | Role::Resetting => link.stalled_by.is_none(),
+            Role::Shared(_) | Role::Idle | Role::Resetting | Role::Asking => link.stalled_by.is_none(),
         }
     }
 

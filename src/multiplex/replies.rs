@@ -5,6 +5,7 @@ use super::connections::Loss;
 use super::link::{Answer, Role, Served};
 use super::route::Effect;
 use super::standing::Step;
+use super::vouching::Trust;
 use super::{Multiplexer, Reason, Timed};
 use crate::io::Errno;
 use crate::pool::SendBuf;
@@ -105,6 +106,9 @@ impl Multiplexer {
     fn handle_owner_answer(&mut self, id: Id, client: Id, effect: Effect, kind: Kind) {
         let (Some(link), Some(owner)) = (self.links.at(id), self.clients.at_mut(client)) else { return };
         owner.answered(effect, kind, &link.head);
+        if effect == Effect::Reset && link.head.starts_with(b"+RESET") {
+            owner.trust = Trust::Unknown(self.vouching.latest());
+        }
         if owner.is_blocked || owner.is_quiet() {
             self.due.work(client, owner);
         }
@@ -116,28 +120,15 @@ impl Multiplexer {
         match step {
             Step::May => {}
             Step::Must if failed => {
-                let said = in_words(&link.head);
-                self.lose(id, Loss::Refused(&said), turn);
+                self.refuse(id, turn);
             }
             Step::Must => {}
-            Step::LoginNeeded if link.head.starts_with(b"-NOAUTH") => self.unshare(id, turn),
-            // Said to connections and not to commands: too many clients, or none from here.
-            Step::LoginNeeded if link.head.starts_with(b"-ERR") || link.head.starts_with(b"-DENIED") => {
-                let said = in_words(&link.head);
-                self.lose(id, Loss::Refused(&said), turn);
-            }
-            Step::LoginNeeded => {}
-            Step::Reset if link.head.starts_with(b"+RESET") && link.owed.is_empty() => {
-                if self.idle.len() < self.options.idle_connections_max {
-                    link.role = Role::Idle;
-                    self.idle.push(id);
-                    self.end_probe(id);
-                } else {
-                    self.close(id, turn);
-                }
-            }
+            Step::LoginNeeded => self.handle_word(id, turn),
+            Step::Reset if link.head.starts_with(b"+RESET") && link.owed.is_empty() => self.keep_link(id, turn),
+            Step::Renew if link.head.starts_with(b"+RESET") => {}
             // A server without RESET, or one that is not allowed here: such a connection has no second life.
             Step::Reset => self.close(id, turn),
+            Step::Renew => self.lose(id, Loss::Ended, turn),
             Step::MoveOffset => {
                 let (Role::Own(client) | Role::Raw(client)) = link.role else { return };
                 let Some(owner) = self.clients.at_mut(client) else { return };
@@ -149,15 +140,11 @@ impl Multiplexer {
         }
     }
 
-    /// The server wants a login and the class of this connection has none.
-    fn unshare(&mut self, id: Id, turn: &mut Turn<'_>) {
-        let Some(link) = self.links.at_mut(id) else { return };
-        if let Role::Shared(class) = link.role
-            && let Some(class) = self.classes.at_mut(class)
-        {
-            class.needs_login = true;
-        }
-        self.close(id, turn);
+    /// The server has answered what must be said first with an error.
+    pub(super) fn refuse(&mut self, id: Id, turn: &mut Turn<'_>) {
+        let Some(head) = self.links.at_mut(id).map(|link| std::mem::take(&mut link.head)) else { return };
+        let said = in_words(&head);
+        self.lose(id, Loss::Refused(&said), turn);
     }
 
     /// Lets clients go on that wait for this connection, in the order in which they came.

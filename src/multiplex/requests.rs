@@ -189,6 +189,10 @@ impl Multiplexer {
             let effect = if unit.len() > first.end { Effect::Multi } else { Effect::Nothing };
             return self.say_on_own(id, first, &unit[..first.end], effect, turn);
         };
+        if self.awaits_word(id, link_id) {
+            self.await_word(id, turn);
+            return Fate::Blocked;
+        }
         let (Some(client), Some(link)) = (self.clients.at_mut(id), self.links.at_mut(link_id)) else {
             return Fate::Blocked;
         };

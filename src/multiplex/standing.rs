@@ -175,8 +175,10 @@ pub(super) enum Step {
     May,
     /// An error that no login is given means that a connection without one can do nothing.
     LoginNeeded,
-    /// It must be `+RESET`, and the connection is as a fresh one.
+    /// It must be `+RESET`, and the connection is as a fresh one, which nobody needs.
     Reset,
+    /// It must be `+RESET`, and the connection is as a fresh one for what follows.
+    Renew,
     /// An error means that a following WAIT would not wait for what was written before.
     MoveOffset,
 }
@@ -190,6 +192,11 @@ impl Standing {
             database: self.database,
             reads_replicas: self.reads_replicas,
         }
+    }
+
+    /// Whether the client has proven to be somebody.
+    pub(super) const fn has_login(&self) -> bool {
+        self.login.is_some()
     }
 
     /// Whether [`Standing::class`] would be `key`.
@@ -264,6 +271,13 @@ impl Standing {
             }
         }
         script.say(Step::Reset, &[b"RESET"]);
+        script
+    }
+
+    /// What makes the server decide anew what a connection may that stands as a fresh one.
+    pub(super) fn renewal(&self) -> Script {
+        let mut script = Script::default();
+        script.say(Step::Renew, &[b"RESET"]);
         script
     }
 

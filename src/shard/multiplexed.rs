@@ -38,7 +38,8 @@ impl<D: Driver> Shard<D> {
         };
         let Some(trunk) = self.trunks.towards(&entry.rules, &target, &mut upstream.sessions) else { return };
         entry.target = Some(Rc::clone(&target));
-        entry.seat = Some(Box::new(Seat::new(trunk, &target)));
+        let came = self.trunks.at(trunk).multiplexer.moment();
+        entry.seat = Some(Box::new(Seat::new(trunk, &target, came)));
         entry.dismissed = false;
         entry.dialled_at = now;
         if self.trunks.at(trunk).is_reached() {
@@ -61,7 +62,7 @@ impl<D: Driver> Shard<D> {
         };
         let Some(seat) = entry.seat.as_mut().filter(|seat| seat.state == SeatState::Waiting) else { return };
         let trunk = self.trunks.at(seat.trunk);
-        let client = trunk.multiplexer.accept();
+        let client = trunk.multiplexer.accept(seat.came);
         trunk.sessions.set(client, id);
         seat.state = SeatState::Taken(client, true);
         entry.detail = None;

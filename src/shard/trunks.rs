@@ -16,7 +16,7 @@ use super::secure::Secure;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::io::OpId;
-use crate::multiplex::Multiplexer;
+use crate::multiplex::{Moment, Multiplexer};
 use crate::pool::SendBuf;
 use crate::roster::{Member, Place};
 use crate::slots::{Id, Slots};
@@ -241,6 +241,8 @@ pub(super) struct Seat {
     pub(super) trunk: usize,
     /// Counted at the server for the balance as long as the seat is there.
     target: Rc<Target>,
+    /// When it was taken, by the multiplexer's count.
+    pub(super) came: Moment,
     pub(super) state: SeatState,
     /// What the session has said and the multiplexer does not take yet.
     pub(super) to_server: Option<SendBuf>,
@@ -260,9 +262,9 @@ pub(super) enum SeatState {
 }
 
 impl Seat {
-    pub(super) fn new(trunk: usize, target: &Rc<Target>) -> Self {
+    pub(super) fn new(trunk: usize, target: &Rc<Target>, came: Moment) -> Self {
         target.count_sharing(1);
-        Self { trunk, target: Rc::clone(target), state: SeatState::Waiting, to_server: None, to_client: None }
+        Self { trunk, target: Rc::clone(target), came, state: SeatState::Waiting, to_server: None, to_client: None }
     }
 
     pub(super) const fn client(&self) -> Option<Id> {

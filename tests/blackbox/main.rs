@@ -51,6 +51,7 @@ mod refusals;
 mod rejected_starts;
 mod reload;
 mod replication;
+mod rights;
 mod sentinels;
 mod server_features;
 mod storms;

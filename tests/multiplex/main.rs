@@ -7,6 +7,7 @@ mod faults;
 mod properties;
 mod real;
 mod redis;
+mod rights;
 mod server;
 mod talk;
 mod world;

@@ -48,9 +48,10 @@ struct Front<'a> {
 impl<'a> Front<'a> {
     fn new(redis: &'a Redis, pieces: Vec<VecDeque<Vec<u8>>>) -> Self {
         let mut multiplexer = Multiplexer::new(options());
+        let came = multiplexer.moment();
         let clients = pieces
             .into_iter()
-            .map(|to_say| Client { id: multiplexer.accept(), to_say, is_welcome: true, received: Vec::new() })
+            .map(|to_say| Client { id: multiplexer.accept(came), to_say, is_welcome: true, received: Vec::new() })
             .collect();
         let (pool, tally) = (Pool::new(), Tally::default());
         Self { redis, multiplexer, pool, tally, links: BTreeMap::new(), clients, events: VecDeque::new(), dials: 0 }

@@ -15,6 +15,8 @@ pub(crate) struct Connection {
     /// What has not been fetched.
     pub(crate) output: Vec<u8>,
     pub(crate) user: Option<String>,
+    /// The default user wanted no password when the connection was made, or reset.
+    is_let_in: bool,
     pub(crate) resp3: bool,
     pub(crate) database: u32,
     pub(crate) name: String,
@@ -49,7 +51,8 @@ fn bulk(text: &str) -> String {
 
 impl Server {
     pub(crate) fn connect(&mut self) -> usize {
-        self.connections.push(Connection { is_open: true, ..Connection::default() });
+        let is_let_in = !self.needs_login;
+        self.connections.push(Connection { is_open: true, is_let_in, ..Connection::default() });
         self.connections.len() - 1
     }
 
@@ -97,7 +100,8 @@ impl Server {
         let name = words[0].to_ascii_uppercase();
         let connection = &mut self.connections[at];
         let user = connection.user.clone().unwrap_or_else(|| "default".to_owned());
-        if self.needs_login && connection.user.is_none() && !["AUTH", "HELLO", "QUIT", "RESET"].contains(&&*name) {
+        let is_stranger = self.needs_login && connection.user.is_none() && !connection.is_let_in;
+        if is_stranger && !["AUTH", "HELLO", "QUIT", "RESET"].contains(&&*name) {
             return Some("-NOAUTH Authentication required.\r\n".to_owned());
         }
         if self.forbidden.contains(&(user, name.clone())) {
@@ -220,7 +224,9 @@ impl Server {
     fn change(&mut self, at: usize, name: &str, words: &[String]) -> Option<String> {
         let word = |n: usize| words.get(n).map_or("", String::as_str);
         let allowed = |user: &str, password: &str| user == "default" || USERS.contains(&(user, password));
+        let needs_login = self.needs_login;
         let connection = &mut self.connections[at];
+        let is_stranger = needs_login && connection.user.is_none() && !connection.is_let_in;
         let reply = match name {
             "AUTH" if words.len() == 3 && !allowed(word(1), word(2)) => "-WRONGPASS invalid username-password pair\r\n",
             "AUTH" => {
@@ -230,7 +236,7 @@ impl Server {
             "HELLO" if word(2) == "AUTH" && !allowed(word(3), word(4)) => {
                 "-WRONGPASS invalid username-password pair\r\n"
             }
-            "HELLO" if word(2) != "AUTH" && self.needs_login && connection.user.is_none() => {
+            "HELLO" if word(2) != "AUTH" && is_stranger => {
                 "-NOAUTH HELLO must be called with the client already authenticated\r\n"
             }
             "HELLO" => {
@@ -256,7 +262,7 @@ impl Server {
             }
             "CLIENT" => "+OK\r\n",
             "RESET" => {
-                let fresh = Connection { is_open: true, ..Connection::default() };
+                let fresh = Connection { is_open: true, is_let_in: !needs_login, ..Connection::default() };
                 let old = std::mem::replace(connection, fresh);
                 (connection.input, connection.output, connection.answered) = (old.input, old.output, old.answered);
                 "+RESET\r\n"

@@ -71,7 +71,7 @@ impl World {
 
     /// A client comes; its number.
     pub(crate) fn accept(&mut self) -> usize {
-        let id = self.multiplexer.accept();
+        let id = self.multiplexer.accept(self.multiplexer.moment());
         let client =
             Client { id, received: Vec::new(), in_flight: None, blocked: false, is_welcome: true, closed: None };
         self.clients.push(client);

@@ -1,0 +1,91 @@
+//! The rights of clients that share connections, while users and passwords of a real server change.
+
+use crate::client::Client;
+use crate::ringwall::{Ringwall, Setup};
+use crate::server::Server;
+
+/// One shard, so that the number of connections is known.
+const ONE_SHARD: &str = "[runtime]\nshards = 1\n";
+
+const NO_LOGIN: &[u8] = b"-NOAUTH Authentication required.\r\n";
+
+/// A multiplexed listener without TLS in front of `server`, of which `keys` say more.
+fn before(server: &Server, keys: &str) -> Ringwall {
+    let setup = Setup::before(server.address()).plain().listener(&format!("mode = \"multiplex\"\n{keys}"));
+    setup.sections(ONE_SHARD).admin("").start()
+}
+
+/// A client that has been served over a shared connection.
+fn served(ringwall: &Ringwall) -> Client {
+    let mut client = ringwall.plain_client();
+    assert_eq!(client.call(&["SET", "a", "1"]), b"+OK\r\n");
+    client
+}
+
+#[test]
+fn whatever_closes_the_default_user_keeps_newcomers_out_and_nobody_who_is_in() {
+    for closing in [
+        ["CONFIG", "SET", "requirepass", "secret"].as_slice(),
+        &["ACL", "SETUSER", "default", ">secret"],
+        &["ACL", "SETUSER", "default", "resetpass"],
+        &["ACL", "SETUSER", "default", "off"],
+    ] {
+        let server = Server::on_unix_socket();
+        let ringwall = before(&server, "");
+        let mut direct = server.client();
+        assert_eq!(direct.call(&["ACL", "SETUSER", "alice", "on", ">wonder", "~*", "&*", "+@all"]), b"+OK\r\n");
+        let (mut first, mut second) = (served(&ringwall), served(&ringwall));
+        assert_eq!(direct.call(closing), b"+OK\r\n");
+        let mut late: Vec<_> = (0..10).map(|_| ringwall.plain_client()).collect();
+        for client in &mut late {
+            client.send_request(&["GET", "a"]);
+            client.send_request(&["WATCH", "a"]);
+        }
+        for client in &mut late {
+            assert_eq!((client.reply().as_slice(), client.reply().as_slice()), (NO_LOGIN, NO_LOGIN), "{closing:?}");
+        }
+        // Neither does a connection of its own let anybody in.
+        assert_eq!(ringwall.plain_client().call(&["SELECT", "1"]), NO_LOGIN);
+        assert_eq!(ringwall.plain_client().call(&["SUBSCRIBE", "news"]), NO_LOGIN);
+        assert!(ringwall.plain_client().call(&["HELLO", "3"]).starts_with(b"-NOAUTH"));
+        for client in [&mut first, &mut second] {
+            assert_eq!(client.call(&["GET", "a"]), b"$1\r\n1\r\n", "{closing:?}");
+        }
+        assert_eq!(late[0].call(&["AUTH", "alice", "wonder"]), b"+OK\r\n");
+        assert_eq!(late[0].call(&["ACL", "WHOAMI"]), b"$5\r\nalice\r\n");
+
+        assert_eq!(direct.call(&["ACL", "SETUSER", "default", "on", "nopass"]), b"+OK\r\n");
+        let mut again = ringwall.plain_client();
+        for client in [&mut first, &mut late[1], &mut again] {
+            assert_eq!(client.call(&["GET", "a"]), b"$1\r\n1\r\n", "{closing:?}");
+        }
+    }
+}
+
+#[test]
+fn a_password_that_has_changed_is_the_one_that_counts() {
+    let server = Server::with(&["--user alice on >old ~* &* +@all"]);
+    let ringwall = before(&server, "");
+    let mut direct = server.client();
+    let mut first = ringwall.plain_client();
+    assert_eq!(first.call(&["AUTH", "alice", "old"]), b"+OK\r\n");
+    assert_eq!(first.call(&["SET", "a", "1"]), b"+OK\r\n");
+    assert_eq!(direct.call(&["ACL", "SETUSER", "alice", "resetpass", ">new"]), b"+OK\r\n");
+    let mut late = ringwall.plain_client();
+    let wrong = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    assert_eq!(late.call(&["AUTH", "alice", "old"]), wrong);
+    assert_eq!(late.call(&["HELLO", "3", "AUTH", "alice", "old"]), wrong);
+    assert_eq!(late.call(&["ACL", "WHOAMI"]), b"$7\r\ndefault\r\n");
+    assert_eq!(late.call(&["AUTH", "alice", "new"]), b"+OK\r\n");
+    assert_eq!(late.call(&["ACL", "WHOAMI"]), b"$5\r\nalice\r\n");
+    assert_eq!(first.call(&["GET", "a"]), b"$1\r\n1\r\n");
+
+    // With a user go its connections, and nobody is it any more.
+    assert_eq!(direct.call(&["ACL", "DELUSER", "alice"]), b":1\r\n");
+    assert!(ringwall.plain_client().call(&["AUTH", "alice", "new"]).starts_with(b"-WRONGPASS"));
+    for client in [&mut first, &mut late] {
+        let said = client.call(&["GET", "a"]);
+        assert!(said.starts_with(b"-ERR the "), "{}", String::from_utf8_lossy(&said));
+    }
+    assert_eq!(served(&ringwall).call(&["ACL", "WHOAMI"]), b"$7\r\ndefault\r\n");
+}
