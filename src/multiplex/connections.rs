@@ -21,6 +21,8 @@ pub(super) enum Loss<'a> {
     Ended,
     /// It failed.
     Failed,
+    /// It was left in a transaction.
+    InTransaction,
     Broken(Broken),
 }
 
@@ -41,6 +43,9 @@ impl Loss<'_> {
             Self::Refused(said) => format!("the server refused the connection: {said}"),
             Self::Ended => "the server has closed the connection; whether the command ran is unknown".to_owned(),
             Self::Failed => "the connection to the server is lost; whether the command ran is unknown".to_owned(),
+            Self::InTransaction => {
+                "the connection was left in a transaction; whether the command ran is unknown".to_owned()
+            }
             Self::Broken(broken) => format!("{}; whether the command ran is unknown", broken.in_words()),
         }
     }
@@ -50,7 +55,7 @@ impl Loss<'_> {
             Self::Unreachable(_) => Reason::Unreachable,
             Self::Refused(_) => Reason::Refused,
             Self::Ended => Reason::ServerClosed,
-            Self::Failed => Reason::ServerLost,
+            Self::Failed | Self::InTransaction => Reason::ServerLost,
             Self::Broken(broken) => Reason::ServerBroke(broken),
         }
     }
@@ -215,7 +220,13 @@ impl Multiplexer {
             None if self.class_ids.len() >= self.options.classes_max => return None,
             None => {
                 let key = client.standing.class();
-                let class = self.classes.insert(Class { key, links: Vec::new(), clients: 0, is_closed: false });
+                let class = self.classes.insert(Class {
+                    key,
+                    links: Vec::new(),
+                    clients: 0,
+                    is_closed: false,
+                    refuses_exec: false,
+                });
                 self.class_ids.push(class);
                 class
             }

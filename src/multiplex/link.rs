@@ -121,6 +121,8 @@ impl Broken {
 pub(super) enum Answer {
     ToSetup(Step, Kind),
     ToOwner(Id, Effect, Kind),
+    /// The end of a shared transaction was refused, and the connection may still be in it.
+    NotEnded,
 }
 
 /// How far bytes from the server have been served.
@@ -215,7 +217,7 @@ impl Link {
                 }
                 To::Setup(_) => {}
             }
-            if !matches!(self.role, Role::Shared(_)) || self.setup_owed > 0 {
+            if !matches!(self.role, Role::Shared(_)) || self.setup_owed > 0 || is_end(front) {
                 let room = HEAD_BYTES_MAX.saturating_sub(self.head.len());
                 self.head.extend_from_slice(&piece[..piece.len().min(room)]);
             }
@@ -267,9 +269,13 @@ impl Link {
         }
         match front.to {
             To::Client(id, effect) => {
-                let client = clients.at_mut(id).filter(|client| client.end.is_none())?;
-                client.replies_owed -= 1;
-                matches!(self.role, Role::Own(_)).then_some(Answer::ToOwner(id, effect, reply.kind))
+                let client = clients.at_mut(id).filter(|client| client.end.is_none());
+                let is_there = client.map(|client| client.replies_owed -= 1).is_some();
+                match self.role {
+                    Role::Shared(_) if is_end(front) && !tells_end(reply.kind, &self.head) => Some(Answer::NotEnded),
+                    Role::Own(_) if is_there => Some(Answer::ToOwner(id, effect, reply.kind)),
+                    Role::Shared(_) | Role::Own(_) | Role::Raw(_) | Role::Idle | Role::Resetting | Role::Asking => None,
+                }
             }
             To::Setup(step) => {
                 self.setup_owed -= 1;
@@ -277,6 +283,17 @@ impl Link {
             }
         }
     }
+}
+
+/// Whether the next reply is that to the EXEC of a transaction which was said as a whole.
+const fn is_end(front: Owed) -> bool {
+    matches!(front.to, To::Client(_, Effect::EndMulti)) && front.replies == 1
+}
+
+/// Whether the reply to an EXEC says that its connection is in no transaction. Old servers refuse an EXEC that the user may
+/// not say and stay in it, and whatever follows would be queued.
+pub(super) fn tells_end(kind: Kind, head: &[u8]) -> bool {
+    kind != Kind::Error || head.starts_with(b"-EXECABORT") || head.starts_with(b"-ERR EXEC without MULTI")
 }
 
 /// Gives a client a piece of a reply, if it is still there. How much it has then still to be sent.

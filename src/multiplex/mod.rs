@@ -180,6 +180,8 @@ struct Class {
     clients: usize,
     /// The server has wanted a login on the latest connection, and the class has none.
     is_closed: bool,
+    /// The server has refused the end of a transaction: none is shared.
+    refuses_exec: bool,
 }
 
 /// Clients and connections to one server.

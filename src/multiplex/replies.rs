@@ -100,6 +100,7 @@ impl Multiplexer {
         match answer {
             Answer::ToSetup(step, kind) => self.handle_setup_answer(id, step, kind, turn),
             Answer::ToOwner(client, effect, kind) => self.handle_owner_answer(id, client, effect, kind),
+            Answer::NotEnded => self.abandon_transaction(id, turn),
         }
     }
 
@@ -138,6 +139,17 @@ impl Multiplexer {
         if self.links.at(id).is_some_and(super::link::Link::is_ready) {
             self.wake_owner(id);
         }
+    }
+
+    /// A shared connection is left in a transaction, which nothing may be said into: it is closed, and the clients of its
+    /// class have connections of their own for transactions.
+    fn abandon_transaction(&mut self, id: Id, turn: &mut Turn<'_>) {
+        if let Some(Role::Shared(class)) = self.links.at(id).map(|link| link.role)
+            && let Some(class) = self.classes.at_mut(class)
+        {
+            class.refuses_exec = true;
+        }
+        self.lose(id, Loss::InTransaction, turn);
     }
 
     /// The server has answered what must be said first with an error.

@@ -106,7 +106,7 @@ impl Multiplexer {
         let has_own = matches!(client.place, Place::Own(_));
         match route {
             Route::Shared => self.share(id, request, bytes, 1, turn),
-            Route::Own(Effect::Multi) if !has_own => match self.block(said) {
+            Route::Own(Effect::Multi) if !has_own => match self.block(id, said) {
                 Some((end, replies)) => self.share(id, request, &said[..end], replies, turn),
                 None => self.say_on_own(id, request, bytes, Effect::Multi, turn),
             },
@@ -129,7 +129,11 @@ impl Multiplexer {
 
     /// The end of the transaction that begins `said` and how many replies it has, if all of it is there and every
     /// command in it may be shared: then nothing comes between its commands, and it may go over a shared connection.
-    fn block(&self, said: &[u8]) -> Option<(usize, u32)> {
+    fn block(&self, id: Id, said: &[u8]) -> Option<(usize, u32)> {
+        let class = self.clients.at(id)?.class.and_then(|class| self.classes.at(class));
+        if class.is_some_and(|class| class.refuses_exec) {
+            return None;
+        }
         let mut framer = RequestFramer::new();
         let (mut at, mut replies) = (0, 0);
         loop {
@@ -147,7 +151,7 @@ impl Multiplexer {
             }
             replies += 1;
             match route(arguments(bytes, request.form)) {
-                // Only an EXEC ends the transaction even where it is refused: after `DISCARD extra` it goes on.
+                // Only an EXEC ends the transaction even where servers find fault with it: after `DISCARD extra` it goes on.
                 Route::Own(Effect::EndMulti) if replies > 1 && is_exec(arguments(bytes, request.form)) => {
                     return Some((at, replies));
                 }
@@ -170,6 +174,7 @@ impl Multiplexer {
         if client.waits || !has_room(client, replies, &self.options) {
             return Fate::Blocked;
         }
+        let effect = if unit.len() > first.end { Effect::EndMulti } else { Effect::Nothing };
         if let Some((refusal, reason)) = client.refusal.take() {
             client.say_error(&refusal, replies, turn);
             client.finish(id, reason, &self.options, &mut self.due, turn);
@@ -209,7 +214,7 @@ impl Multiplexer {
             return Fate::Blocked;
         }
         link.out.push(unit, turn);
-        link.owe(To::Client(id, Effect::Nothing), replies);
+        link.owe(To::Client(id, effect), replies);
         link.unsent += replies;
         turn.tally.requests_shared.add(replies.into());
         self.due.touch_link(link_id, link);
@@ -342,7 +347,7 @@ fn has_room(client: &Client, replies: u32, options: &super::Options) -> bool {
 }
 
 fn is_exec<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> bool {
-    arguments.next().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"))
+    arguments.next().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC")) && arguments.next().is_none()
 }
 
 fn is_empty(request: &[u8], form: Form) -> bool {

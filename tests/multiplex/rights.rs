@@ -192,6 +192,27 @@ fn newcomers_wait_for_an_answer_and_get_an_error_when_the_question_cannot_be_ask
     assert_eq!(world.clients[client].closed, Some(Reason::Unreachable));
 }
 
+#[test]
+fn nothing_is_queued_into_a_transaction_whose_end_was_refused() {
+    let mut world = world();
+    world.server.forbidden.push(("default".to_owned(), "EXEC".to_owned()));
+    let other = world.accept();
+    assert_eq!(world.ask(other, "PING\r\n"), "+PONG\r\n");
+    world.say(0, b"MULTI\r\nINCR a\r\nEXEC\r\nGET a\r\n");
+    world.say(other, b"INCR a\r\n");
+    world.settle();
+    let refused = "+OK\r\n+QUEUED\r\n-NOPERM this user has no permissions to run the 'EXEC' command\r\n";
+    let left = "-ERR the connection was left in a transaction; whether the command ran is unknown\r\n";
+    assert_eq!((world.take(0), world.take(other)), (format!("{refused}{left}"), left.to_owned()));
+    assert_eq!(world.ask(other, "INCR a\r\n"), ":2\r\n");
+    // From here on it is a matter of who says so.
+    world.say(0, b"MULTI\r\nINCR a\r\nEXEC\r\nGET a\r\n");
+    world.say(other, b"INCR a\r\n");
+    world.settle();
+    assert_eq!((world.take(0), world.take(other)), (format!("{refused}+QUEUED\r\n"), ":3\r\n".to_owned()));
+    assert_eq!(world.ask(0, "DISCARD\r\nGET a\r\n"), "+OK\r\n$1\r\n3\r\n");
+}
+
 /// Clients come at any time, and at one moment the default user gets a password.
 #[test]
 fn nothing_runs_of_who_came_after_the_password_and_those_who_were_served_before_are_served_on() {
