@@ -22,16 +22,40 @@ fn listeners_are_transparent_unless_they_say_otherwise() {
 #[test]
 fn a_multiplexed_listener_has_its_defaults_or_what_is_written() {
     let config = parse_on(&machine(), &with("mode = \"multiplex\"", "")).unwrap();
-    assert_eq!(config.listeners[0].multiplex, Some(Multiplex { bytes_max: 1_048_576, connections_per_shard: 1 }));
+    let defaults = Multiplex {
+        bytes_max: 1_048_576,
+        connections_per_shard: 1,
+        client_requests_max: 128,
+        connection_requests_max: 1_024,
+    };
+    assert_eq!(config.listeners[0].multiplex, Some(defaults));
     // 816 KiB as ever, three times the bytes, and one receive.
     assert_eq!(config.session_memory_max(), 835_584 + 3 * 1_048_576 + 73_728);
-    let keys = "mode = \"multiplex\"\nmultiplex_bytes_max = \"64KiB\"\nconnections_per_shard = 3";
+    let keys = "mode = \"multiplex\"\nmultiplex_bytes_max = \"64KiB\"\nconnections_per_shard = 3\n\
+                client_requests_max = 7\nconnection_requests_max = 65536";
     let config = parse_on(&machine(), &with(keys, "")).unwrap();
-    assert_eq!(config.listeners[0].multiplex, Some(Multiplex { bytes_max: 65_536, connections_per_shard: 3 }));
+    let written = Multiplex {
+        bytes_max: 65_536,
+        connections_per_shard: 3,
+        client_requests_max: 7,
+        connection_requests_max: 65_536,
+    };
+    assert_eq!(config.listeners[0].multiplex, Some(written));
     let plan = Plan(&config).to_string();
-    for row in ["mode", "multiplex_bytes_max", "connections_per_shard"] {
+    for row in
+        ["mode", "multiplex_bytes_max", "connections_per_shard", "client_requests_max", "connection_requests_max"]
+    {
         assert!(plan.lines().any(|line| line.trim_start().starts_with(row)), "{plan}");
     }
+}
+
+#[test]
+fn a_client_has_no_more_requests_under_way_than_a_connection() {
+    let config = parse_on(&machine(), &with("mode = \"multiplex\"\nconnection_requests_max = 20", "")).unwrap();
+    assert_eq!(config.listeners[0].multiplex.unwrap().client_requests_max, 20);
+    let refused = refusal(&with("mode = \"multiplex\"\nclient_requests_max = 1025", ""));
+    let problem = "listener.client_requests_max: 1025 is more than connection_requests_max, which is 1024";
+    assert!(refused.contains(problem), "{refused}");
 }
 
 #[test]
@@ -48,6 +72,12 @@ fn what_does_not_go_with_a_mode_is_refused_by_its_name() {
             "",
             "listener.connections_per_shard: 2 is of no use without mode = \"multiplex\"",
         ),
+        ("client_requests_max = 5", "", "listener.client_requests_max: 5 is of no use without mode = \"multiplex\""),
+        (
+            "connection_requests_max = 5000",
+            "",
+            "listener.connection_requests_max: 5000 is of no use without mode = \"multiplex\"",
+        ),
         ("mode = \"multiplexed\"", "", "is none of \"transparent\", \"multiplex\"; did you mean \"multiplex\"?"),
         (
             mode,
@@ -63,6 +93,8 @@ fn what_does_not_go_with_a_mode_is_refused_by_its_name() {
              and limits.shard_memory is 64MiB",
         ),
         ("mode = \"multiplex\"\nconnections_per_shard = 0", "", "0 is out of bounds: 1 to 64"),
+        ("mode = \"multiplex\"\nclient_requests_max = 0", "", "0 is out of bounds: 1 to 65536"),
+        ("mode = \"multiplex\"\nconnection_requests_max = 65537", "", "65537 is out of bounds: 1 to 65536"),
         ("mode = \"multiplex\"\nmultiplex_bytes_max = \"1KiB\"", "", "\"1KiB\" is out of bounds: 16KiB to 64MiB"),
     ] {
         let refused = refusal(&with(listener, backend));

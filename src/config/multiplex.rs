@@ -15,7 +15,20 @@ pub struct Multiplex {
     pub bytes_max: usize,
     /// Most shared connections of a shard to a server for clients of one user, protocol and database.
     pub connections_per_shard: u32,
+    /// Most requests of one client that are under way at a time.
+    pub client_requests_max: u32,
+    /// Most requests that are under way on one shared connection at a time.
+    pub connection_requests_max: u32,
 }
+
+/// A client with a pipeline of so many keeps a server busy for longer than a reply takes to come back.
+const CLIENT_REQUESTS: u32 = 128;
+
+/// So many small replies are what a server writes at once, and no more than a millisecond of its work.
+const CONNECTION_REQUESTS: u32 = 1_024;
+
+/// What a connection notes of requests under way is then a few MiB.
+const REQUESTS_MAX: u32 = 65_536;
 
 /// How a listener passes requests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +58,13 @@ impl Multiplex {
             section.size("multiplex_bytes_max", raw.multiplex_bytes_max.as_ref(), "1MiB", "16KiB"..="64MiB", "")?;
         let connections =
             section.count("connections_per_shard", raw.connections_per_shard.as_ref(), 1..=64)?.unwrap_or(1);
+        let (client_requests_max, connection_requests_max) = requests(section, raw)?;
         let Some(value) = raw.mode.as_ref().filter(|_| mode == Mode::Multiplex) else {
             let keys = [
                 ("multiplex_bytes_max", &raw.multiplex_bytes_max),
                 ("connections_per_shard", &raw.connections_per_shard),
+                ("client_requests_max", &raw.client_requests_max),
+                ("connection_requests_max", &raw.connection_requests_max),
             ];
             let given = keys.into_iter().find_map(|(key, value)| Some((key, value.as_ref()?)));
             let Some((key, value)) = given else { return Ok(None) };
@@ -57,7 +73,8 @@ impl Multiplex {
         if let Some(problem) = in_the_way(backend) {
             return Err(section.error("mode", value, &problem));
         }
-        let multiplex = Self { bytes_max, connections_per_shard: connections };
+        let multiplex =
+            Self { bytes_max, connections_per_shard: connections, client_requests_max, connection_requests_max };
         let most = limits::session_memory_max(session.send_buffer) + multiplex.session_memory_max();
         if most > limits.shard_memory {
             let shard = size::show(limits.shard_memory);
@@ -69,6 +86,21 @@ impl Multiplex {
             return Err(section.error("mode", value, &problem));
         }
         Ok(Some(multiplex))
+    }
+}
+
+/// How many requests of one client may be under way, and on one connection.
+fn requests(section: &Section<'_>, raw: &RawListener) -> Result<(u32, u32), ConfigError> {
+    let count = |key, value| section.count(key, value, 1..=REQUESTS_MAX);
+    let of_client = count("client_requests_max", raw.client_requests_max.as_ref())?;
+    let of_connection = count("connection_requests_max", raw.connection_requests_max.as_ref())?;
+    let most = of_connection.unwrap_or(CONNECTION_REQUESTS);
+    match (&raw.client_requests_max, of_client) {
+        (Some(value), Some(given)) if given > most => {
+            let problem = format!("is more than connection_requests_max, which is {most}");
+            Err(section.error("client_requests_max", value, &problem))
+        }
+        (_, given) => Ok((given.unwrap_or(CLIENT_REQUESTS.min(most)), most)),
     }
 }
 

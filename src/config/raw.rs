@@ -72,6 +72,8 @@ pub(super) struct RawListener {
     pub(super) mode: Option<Spanned<Value>>,
     pub(super) multiplex_bytes_max: Option<Spanned<Value>>,
     pub(super) connections_per_shard: Option<Spanned<Value>>,
+    pub(super) client_requests_max: Option<Spanned<Value>>,
+    pub(super) connection_requests_max: Option<Spanned<Value>>,
     pub(super) accept_proxy: Option<Spanned<Value>>,
     pub(super) trusted_proxies: Option<Spanned<Value>>,
     pub(super) allow_unauthenticated: Option<Spanned<Value>>,

@@ -179,6 +179,8 @@ fn multiplex_options(limits: &Limits, listener: &config::Listener, own: config::
         coalesce: threshold(listener.session.coalesce),
         send_buffer_bytes: listener.session.send_buffer,
         bytes_max: own.bytes_max,
+        client_requests_max: own.client_requests_max,
+        connection_requests_max: own.connection_requests_max,
         class_connections_max: own.connections_per_shard as usize,
         connect_timeout: limits.connect_timeout,
         ..multiplex::Options::default()

@@ -478,7 +478,14 @@ fn clients_that_share_connections_stay_through_reloads_and_their_backend_s_end()
     assert_eq!(name_of(&mut client), "one");
     program.change(&shared("one", ""), &shared("one", "idle_timeout = \"1h\""));
     assert_eq!((name_of(&mut client), name_of(&mut connect(port))), ("one".to_owned(), "one".to_owned()));
-    program.change(&(shared("one", "idle_timeout = \"1h\"") + &first), &(shared("two", "") + &second));
+    program.change("idle_timeout = \"1h\"", "client_requests_max = 1");
+    let mut newcomer = connect(port);
+    newcomer.send(&b"PING\r\n".repeat(50));
+    assert_eq!((0..50).filter(|_| newcomer.reply() == b"+PONG\r\n").count(), 50);
+    let metrics = program.ringwall.admin_at(&program.text()).metrics();
+    assert!(metrics.sum("ringwall_multiplex_batch_requests_count") >= 50.0);
+    drop(newcomer);
+    program.change(&(shared("one", "client_requests_max = 1") + &first), &(shared("two", "") + &second));
     assert_eq!(client.end(), End::Orderly);
     assert_eq!(name_of(&mut connect(port)), "two");
     program.change(&(shared("two", "") + &second), &(shared("one", "") + &first));

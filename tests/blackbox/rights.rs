@@ -1,5 +1,8 @@
 //! The rights of clients that share connections, while users and passwords of a real server change.
 
+use rustix::process::Signal;
+
+use crate::admin::Metrics;
 use crate::client::Client;
 use crate::ringwall::{Ringwall, Setup};
 use crate::server::Server;
@@ -88,4 +91,34 @@ fn a_password_that_has_changed_is_the_one_that_counts() {
         assert!(said.starts_with(b"-ERR the "), "{}", String::from_utf8_lossy(&said));
     }
     assert_eq!(served(&ringwall).call(&["ACL", "WHOAMI"]), b"$7\r\ndefault\r\n");
+}
+
+#[test]
+fn no_more_requests_are_under_way_than_the_configuration_says() {
+    let server = Server::on_unix_socket();
+    let ringwall = before(&server, "client_requests_max = 2");
+    let mut client = ringwall.plain_client();
+    client.send(&b"PING\r\n".repeat(100));
+    for _ in 0..100 {
+        assert_eq!(client.reply(), b"+PONG\r\n");
+    }
+    let writes = ringwall.admin().metrics().value("ringwall_multiplex_batch_requests_count");
+    assert!(writes >= 50.0, "{writes} writes");
+
+    let ringwall = before(&server, "connection_requests_max = 4");
+    let shared = |metrics: &Metrics| metrics.value("ringwall_multiplex_requests_total{connection=\"shared\"}");
+    let mut clients: Vec<_> = (0..10).map(|_| served(&ringwall)).collect();
+    server.process.signal(Signal::STOP);
+    for client in &mut clients {
+        client.send(&b"PING\r\n".repeat(3));
+    }
+    Metrics::until(&ringwall.admin(), |metrics| shared(metrics) >= 14.0);
+    // No server is needed for this, and what came before it has been served.
+    assert_eq!(ringwall.plain_client().call(&["QUIT"]), b"+OK\r\n");
+    let under_way = shared(&ringwall.admin().metrics());
+    server.process.signal(Signal::CONT);
+    assert_eq!(under_way, 14.0);
+    for client in &mut clients {
+        assert_eq!((0..3).filter(|_| client.reply() == b"+PONG\r\n").count(), 3);
+    }
 }
