@@ -15,6 +15,8 @@ const SPREAD_REPLIES: u32 = 64;
 pub(super) enum Loss<'a> {
     /// It could not be made.
     Unreachable(&'a str),
+    /// The server has no room for another one.
+    TurnedAway(&'a str),
     /// The server refused what must be said first.
     Refused(&'a str),
     /// The server ended it.
@@ -35,12 +37,12 @@ enum Use {
     None,
 }
 
-impl Loss<'_> {
+impl<'a> Loss<'a> {
     /// What clients are told.
     fn in_words(self) -> String {
         match self {
             Self::Unreachable(why) => format!("the server cannot be reached: {why}"),
-            Self::Refused(said) => format!("the server refused the connection: {said}"),
+            Self::Refused(said) | Self::TurnedAway(said) => format!("the server refused the connection: {said}"),
             Self::Ended => "the server has closed the connection; whether the command ran is unknown".to_owned(),
             Self::Failed => "the connection to the server is lost; whether the command ran is unknown".to_owned(),
             Self::InTransaction => {
@@ -50,10 +52,24 @@ impl Loss<'_> {
         }
     }
 
+    /// What the error means that a server said to whoever connects, or in answer to what must be said first.
+    pub(super) fn of_error(head: &[u8], said: &'a str) -> Self {
+        if head.starts_with(b"-ERR max number of clients") { Self::TurnedAway(said) } else { Self::Refused(said) }
+    }
+
+    /// Whether there may be no further connection, while those that there are go on. A server without room says so and
+    /// resets the connection at once, and is not always heard.
+    const fn leaves_others(self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::TurnedAway(_) | Self::Ended | Self::Failed => true,
+            Self::Refused(_) | Self::InTransaction | Self::Broken(_) => false,
+        }
+    }
+
     const fn reason(self) -> Reason {
         match self {
             Self::Unreachable(_) => Reason::Unreachable,
-            Self::Refused(_) => Reason::Refused,
+            Self::Refused(_) | Self::TurnedAway(_) => Reason::Refused,
             Self::Ended => Reason::ServerClosed,
             Self::Failed | Self::InTransaction => Reason::ServerLost,
             Self::Broken(broken) => Reason::ServerBroke(broken),
@@ -92,7 +108,7 @@ impl Multiplexer {
             Place::Shared(_) if client.replies_owed > 0 => return None,
             Place::Shared(_) | Place::Nowhere => {}
         }
-        if is_probe && self.probes >= self.options.probes_max {
+        if is_probe && !self.may_probe() {
             let client = self.clients.at_mut(id)?;
             if !std::mem::replace(&mut client.is_asking, true) {
                 self.asking.push_back(id);
@@ -101,34 +117,46 @@ impl Multiplexer {
         }
         self.probes += usize::from(is_probe);
         turn.tally.departures[client.departure.index()].add(1);
-        let link_id = self.take_link(Role::Own(id), turn);
+        // The last that is kept is for those who ask for a change, and for what clients share: they are many, and go on
+        // where the server has no room for another connection.
+        let link_id = if is_probe || self.idle.len() > 1 {
+            self.take_link(Role::Own(id), turn)
+        } else {
+            self.dial(Role::Own(id), turn)
+        };
         if self.vouching.is_stale(self.links.at(link_id)?, self.clients.at(id)?) {
             self.renew(link_id, turn);
         }
         let (client, link) = (self.clients.at_mut(id)?, self.links.at_mut(link_id)?);
         link.is_probe = is_probe;
         client.place = Place::Own(link_id);
+        if is_probe && !link.was_idle {
+            link.say(&Standing::default().for_sharing(), turn);
+        }
         link.say(&client.standing.for_one(), turn);
         self.due.touch_link(link_id, link);
         Some(link_id)
     }
 
-    /// No change is asked for on this connection any more: the next client may ask.
+    /// No change is asked for on this connection any more.
     pub(super) fn end_probe(&mut self, id: Id) {
         if let Some(link) = self.links.at_mut(id)
             && std::mem::take(&mut link.is_probe)
         {
-            self.probes -= 1;
-            self.let_ask();
+            self.forget_probe();
         }
     }
 
-    fn let_ask(&mut self) {
-        while let Some(id) = self.asking.pop_front() {
-            let Some(client) = self.clients.at_mut(id) else { continue };
-            client.is_asking = false;
-            return self.due.work(id, client);
+    fn forget_probe(&mut self) {
+        self.probes -= 1;
+        if self.probes == 0 {
+            self.probes_fit = usize::MAX;
         }
+    }
+
+    /// Whether a client may ask for a change.
+    pub(super) fn may_probe(&self) -> bool {
+        self.probes < self.options.probes_max.min(self.probes_fit)
     }
 
     /// Gives the client's own connection back, on which nothing is under way.
@@ -276,8 +304,7 @@ impl Multiplexer {
         link.out.discard(turn);
         self.orders.push_back(Output::CloseLink(id));
         if link.is_probe {
-            self.probes -= 1;
-            self.let_ask();
+            self.forget_probe();
         }
         if let Role::Shared(class) = link.role
             && let Some(class) = self.classes.at_mut(class)
@@ -292,7 +319,7 @@ impl Multiplexer {
     pub(super) fn lose(&mut self, id: Id, loss: Loss<'_>, turn: &mut Turn<'_>) {
         let Some(mut link) = self.remove(id, turn) else { return };
         let words = loss.in_words();
-        let is_refused = matches!(loss, Loss::Refused(_));
+        let is_refused = matches!(loss, Loss::Refused(_) | Loss::TurnedAway(_));
         let lost = match (link.is_ready() && !is_refused, link.owed.is_empty()) {
             // It has gone stale while it was kept, and nothing of the client's was said.
             (false, _) if link.was_idle && !is_refused => Use::None,
@@ -321,6 +348,9 @@ impl Multiplexer {
             }
         }
         let goes_on = (link.is_ready() || link.was_idle) && !is_refused;
+        if link.role == Role::Asking && !goes_on && loss.leaves_others() {
+            return self.ask_in_place(link.waiting.drain(..), (words.as_str(), loss.reason()), turn);
+        }
         for waiting in link.waiting.drain(..) {
             let Some(client) = self.clients.at_mut(waiting) else { continue };
             client.waits = false;
@@ -330,8 +360,28 @@ impl Multiplexer {
             self.due.work(waiting, client);
         }
         if let Role::Own(owner) | Role::Raw(owner) = link.role {
-            self.lose_own(owner, loss, lost, &words, turn);
+            let may_wait = link.is_probe && lost == Use::Wanted && loss.leaves_others();
+            if !(may_wait && self.ask_later(owner)) {
+                self.lose_own(owner, loss, lost, &words, turn);
+            }
         }
+    }
+
+    /// A client that got no connection on which to ask for a change takes one of those that there are, in its turn.
+    fn ask_later(&mut self, id: Id) -> bool {
+        if self.probes == 0 && self.idle.is_empty() {
+            return false;
+        }
+        let Some(client) = self.clients.at_mut(id).filter(|client| client.end.is_none()) else { return false };
+        client.place = Place::Nowhere;
+        if self.probes == 0 {
+            self.due.work(id, client);
+        } else {
+            self.probes_fit = self.probes;
+            client.is_asking = true;
+            self.asking.push_front(id);
+        }
+        true
     }
 
     /// With a connection of a client's own the state is lost that it had beyond where the client stands.

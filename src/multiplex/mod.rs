@@ -195,6 +195,8 @@ pub struct Multiplexer {
     idle: Vec<Id>,
     /// Connections on which the server is asked to change where a client stands, or that are reset after that.
     probes: usize,
+    /// The server has no room for more of these than so many.
+    probes_fit: usize,
     /// Clients that wait for one of these, in the order in which they came. Some may be gone.
     asking: VecDeque<Id>,
     vouching: Vouching,
@@ -217,6 +219,7 @@ impl Multiplexer {
             class_ids: Vec::new(),
             idle: Vec::new(),
             probes: 0,
+            probes_fit: usize::MAX,
             asking: VecDeque::new(),
             vouching: Vouching::default(),
             due: Due::default(),

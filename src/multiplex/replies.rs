@@ -156,7 +156,7 @@ impl Multiplexer {
     pub(super) fn refuse(&mut self, id: Id, turn: &mut Turn<'_>) {
         let Some(head) = self.links.at_mut(id).map(|link| std::mem::take(&mut link.head)) else { return };
         let said = in_words(&head);
-        self.lose(id, Loss::Refused(&said), turn);
+        self.lose(id, Loss::of_error(&head, &said), turn);
     }
 
     /// Lets clients go on that wait for this connection, in the order in which they came.
@@ -188,7 +188,7 @@ impl Multiplexer {
             self.due.timed_max = 2 * timed.len() + 16;
             self.due.timed = timed;
         }
-        while let Some(id) = self.due.work.pop_front() {
+        while let Some(id) = self.due.work.pop_front().or_else(|| self.next_asking()) {
             let Some(client) = self.clients.at_mut(id) else { continue };
             client.is_queued = false;
             if client.end.is_some() {
@@ -199,6 +199,16 @@ impl Multiplexer {
             self.leave_own_if_idle(id, turn);
             self.end_if_done(id, turn);
         }
+    }
+
+    /// Who has waited longest to ask for a change, if one more may. Some need not any more, and the next comes at once.
+    fn next_asking(&mut self) -> Option<Id> {
+        let id = self.asking.front().copied().filter(|_| self.may_probe())?;
+        self.asking.pop_front();
+        if let Some(client) = self.clients.at_mut(id) {
+            client.is_asking = false;
+        }
+        Some(id)
     }
 
     /// A client that has nothing to say needs no connection of its own that stands where it does, least of all one on which

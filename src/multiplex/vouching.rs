@@ -16,10 +16,10 @@
 //! - One question is under way at a time, however many wait; those who come meanwhile wait for the next.
 //! - What the server has said of a client counts until the client says RESET or loses what it shares.
 
-use super::Multiplexer;
 use super::client::Client;
 use super::link::{Link, Role};
 use super::standing::Standing;
+use super::{Multiplexer, Reason};
 use crate::session::Turn;
 use crate::slots::Id;
 
@@ -202,5 +202,27 @@ impl Multiplexer {
             }
         }
         self.close(id, turn);
+    }
+
+    /// No further connection can be had on which to ask, for those who waited for its answer: where their class has a
+    /// connection, that one is reset and asked. Should the server want a login by now, those who share it lose it.
+    pub(super) fn ask_in_place(&mut self, waiting: impl Iterator<Item = Id>, why: (&str, Reason), turn: &mut Turn<'_>) {
+        for id in waiting {
+            let class = self.class_of(id, turn).and_then(|class| self.classes.at(class));
+            let is_connected = |link: &Id| self.links.at(*link).is_some_and(|link| link.is_connected);
+            let shared = class.and_then(|class| class.links.iter().copied().find(is_connected));
+            if let Some(shared) = shared.filter(|&shared| self.awaits_word(id, shared)) {
+                self.renew(shared, turn);
+                if let (Some(client), Some(link)) = (self.clients.at(id), self.links.at_mut(shared)) {
+                    link.say(&client.standing.for_sharing(), turn);
+                }
+            }
+            let Some(client) = self.clients.at_mut(id) else { continue };
+            client.waits = false;
+            if shared.is_none() {
+                client.refusal = Some((why.0.into(), why.1));
+            }
+            self.due.work(id, client);
+        }
     }
 }

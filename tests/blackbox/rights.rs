@@ -1,4 +1,5 @@
-//! The rights of clients that share connections, while users and passwords of a real server change.
+//! The rights of clients that share connections, while users and passwords of a real server change; and what they share when
+//! it has no room for more.
 
 use rustix::process::Signal;
 
@@ -23,6 +24,11 @@ fn served(ringwall: &Ringwall) -> Client {
     let mut client = ringwall.plain_client();
     assert_eq!(client.call(&["SET", "a", "1"]), b"+OK\r\n");
     client
+}
+
+/// Connections of others than the one that asks.
+fn connections(asking: &mut Client) -> usize {
+    asking.text(&["CLIENT", "LIST"]).matches("id=").count() - 1
 }
 
 #[test]
@@ -91,6 +97,38 @@ fn a_password_that_has_changed_is_the_one_that_counts() {
         assert!(said.starts_with(b"-ERR the "), "{}", String::from_utf8_lossy(&said));
     }
     assert_eq!(served(&ringwall).call(&["ACL", "WHOAMI"]), b"$7\r\ndefault\r\n");
+}
+
+#[test]
+fn clients_that_only_share_are_served_by_a_server_that_takes_no_more_connections() {
+    let server = Server::with(&["--user alice on >wonder ~* &* +@all"]);
+    let ringwall = before(&server, "");
+    let mut direct = server.client();
+    let mut first = served(&ringwall);
+    let mut second = ringwall.plain_client();
+    assert_eq!(second.call(&["AUTH", "alice", "wonder"]), b"+OK\r\n");
+    assert_eq!(second.call(&["GET", "a"]), b"$1\r\n1\r\n");
+    assert_eq!(direct.call(&["CONFIG", "SET", "maxclients", "6"]), b"+OK\r\n");
+    let mut blocked: Vec<_> = (0..5).map(|_| ringwall.plain_client()).collect();
+    for client in &mut blocked {
+        client.send_request(&["BLPOP", "list", "0"]);
+    }
+    while connections(&mut direct) < 5 {}
+    let mut clients: Vec<_> = (0..20).map(|_| ringwall.plain_client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number % 2 == 0 {
+            client.send_request(&["AUTH", "alice", "wonder"]);
+        }
+        client.send_request(&["GET", "a"]);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number % 2 == 0 {
+            assert_eq!(client.reply(), b"+OK\r\n", "{number}");
+        }
+        assert_eq!(client.reply(), b"$1\r\n1\r\n", "{number}");
+    }
+    assert_eq!((first.call(&["GET", "a"]), second.call(&["GET", "a"])), (b"$1\r\n1\r\n".into(), b"$1\r\n1\r\n".into()));
+    assert_eq!(connections(&mut direct), 5);
 }
 
 #[test]

@@ -174,9 +174,11 @@ fn a_transaction_in_pieces_has_a_connection_of_its_own_until_it_is_over() {
     assert_eq!(world.ask(0, "EXEC\r\n"), "*1\r\n:2\r\n");
     assert_eq!(world.ask(0, "PING\r\n"), "+PONG\r\n");
     assert_eq!(world.dials, 2);
-    // The other is as a fresh one, for whoever needs it next.
+    // The other is as a fresh one. The last is kept for those who ask for a change; of more, whoever needs one takes one.
+    assert_eq!(world.ask(1, "MULTI\r\nDISCARD\r\n"), "+OK\r\n+OK\r\n");
+    assert_eq!(world.dials, 3);
     assert_eq!(world.ask(1, "MULTI\r\n"), "+OK\r\n");
-    assert_eq!(world.dials, 2);
+    assert_eq!(world.dials, 3);
 }
 
 #[test]

@@ -193,6 +193,70 @@ fn newcomers_wait_for_an_answer_and_get_an_error_when_the_question_cannot_be_ask
 }
 
 #[test]
+fn newcomers_share_although_the_server_has_no_room_for_another_connection() {
+    let mut world = world();
+    world.server.room = Some(1);
+    for round in 0..2 {
+        let clients: Vec<_> = (0..20).map(|_| world.accept()).collect();
+        for &client in &clients {
+            world.say(client, b"GETEX tag\r\n");
+        }
+        world.say(0, b"GET a\r\n");
+        world.settle();
+        for client in clients {
+            assert_eq!(world.take(client), "$19\r\ndefault 0 false tag\r\n", "round {round}");
+        }
+        assert_eq!(world.take(0), "$1\r\n1\r\n");
+    }
+}
+
+#[test]
+fn newcomers_share_although_a_server_without_room_is_not_heard() {
+    let mut world = world();
+    let client = world.accept();
+    world.say(client, b"GET a\r\n");
+    let asking = *world.links.keys().last().unwrap();
+    world.connect(asking);
+    world.break_link(asking);
+    world.settle();
+    assert_eq!((world.take(client).as_str(), world.dials), ("$1\r\n1\r\n", 2));
+}
+
+#[test]
+fn those_who_log_in_take_turns_where_the_server_has_no_room_for_another_connection() {
+    let mut world = World::new(options());
+    world.accept();
+    assert_eq!(world.ask(0, "AUTH alice wonder\r\nGETEX tag\r\n"), "+OK\r\n$17\r\nalice 0 false tag\r\n");
+    world.server.room = Some(3);
+    // It does not take the one that is kept.
+    let blocked = world.accept();
+    assert_eq!(world.ask(blocked, "BLPOP list 0\r\n"), "");
+    let refused = world.accept();
+    assert_eq!(world.ask(refused, "BLPOP list 0\r\n"), "-ERR max number of clients reached\r\n");
+    let clients: Vec<_> = (0..20).map(|_| world.accept()).collect();
+    for &client in &clients {
+        world.say(client, b"AUTH alice wonder\r\nGETEX tag\r\n");
+    }
+    world.settle();
+    for client in clients {
+        assert_eq!(world.take(client), "+OK\r\n$17\r\nalice 0 false tag\r\n");
+    }
+    assert_eq!(world.ask(refused, "SELECT 1\r\n"), "+OK\r\n");
+}
+
+#[test]
+fn where_there_is_no_room_at_all_the_server_has_its_say() {
+    let mut world = World::new(Options { idle_connections_max: 0, ..options() });
+    world.server.room = Some(0);
+    for asks in ["AUTH alice wonder\r\n", "GET a\r\n"] {
+        let client = world.accept();
+        let said = "-ERR the server refused the connection: ERR max number of clients reached\r\n";
+        assert_eq!(world.ask(client, asks), said);
+        assert_eq!(world.clients[client].closed, Some(Reason::Refused));
+    }
+}
+
+#[test]
 fn nothing_is_queued_into_a_transaction_whose_end_was_refused() {
     let mut world = world();
     world.server.forbidden.push(("default".to_owned(), "EXEC".to_owned()));

@@ -39,6 +39,8 @@ pub(crate) struct Server {
     strings: BTreeMap<(u32, String), String>,
     lists: BTreeMap<(u32, String), VecDeque<String>>,
     pub(crate) needs_login: bool,
+    /// Most connections at a time.
+    pub(crate) room: Option<usize>,
     /// Who may not run what.
     pub(crate) forbidden: Vec<(String, String)>,
     /// The last argument of each command that was run.
@@ -51,8 +53,17 @@ fn bulk(text: &str) -> String {
 
 impl Server {
     pub(crate) fn connect(&mut self) -> usize {
+        let open = self.connections.iter().filter(|connection| connection.is_open).count();
+        let is_full = self.room.is_some_and(|room| open >= room);
+        let output = if is_full { "-ERR max number of clients reached\r\n" } else { "" }.into();
         let is_let_in = !self.needs_login;
-        self.connections.push(Connection { is_open: true, is_let_in, ..Connection::default() });
+        self.connections.push(Connection {
+            is_open: true,
+            is_let_in,
+            output,
+            closed: is_full,
+            ..Connection::default()
+        });
         self.connections.len() - 1
     }
 
