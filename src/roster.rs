@@ -134,6 +134,8 @@ struct Record {
     dials: Dials,
     /// Written by every shard, so it must not lie beside what they all read.
     connections: Apart<AtomicU32>,
+    /// Those of them that one client has for itself where others share some.
+    apart: AtomicU32,
 }
 
 /// Why a member stands as it does, in one line without secrets each.
@@ -161,6 +163,7 @@ impl From<Server> for Member {
             reasons: Mutex::default(),
             dials: Dials::default(),
             connections: Apart::default(),
+            apart: AtomicU32::new(0),
         };
         Self { server, auth: AuthCheck::new(), record: Arc::new(record) }
     }
@@ -250,6 +253,12 @@ impl Member {
         self.record.connections.0.load(Ordering::Relaxed)
     }
 
+    /// Connections to it that one client has for itself where others share some, from all shards.
+    #[must_use]
+    pub fn connections_apart(&self) -> u32 {
+        self.record.apart.load(Ordering::Relaxed)
+    }
+
     /// Whether a place can be taken, unless another shard is faster.
     #[must_use]
     pub fn has_room(&self) -> bool {
@@ -282,6 +291,48 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.record.connections.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many connections to a server clients of one shard have for themselves where others share some: they leave room for
+/// these. Counted until it is dropped.
+#[derive(Debug)]
+pub struct Apartness {
+    member: Arc<Member>,
+    count: u32,
+}
+
+impl Apartness {
+    /// No connections to this server.
+    #[must_use]
+    pub const fn none(member: Arc<Member>) -> Self {
+        Self { member, count: 0 }
+    }
+
+    /// So many, all in all.
+    pub fn set(&mut self, count: u32) {
+        let cell = &self.member.record.apart;
+        if count > self.count {
+            cell.fetch_add(count - self.count, Ordering::Relaxed);
+        } else if count < self.count {
+            cell.fetch_sub(self.count - count, Ordering::Relaxed);
+        }
+        self.count = count;
+    }
+
+    /// Whether these may be so many, with those of other shards, when as many places are to be `kept` for shared ones, or half
+    /// of all where there are fewer than twice as many.
+    #[must_use]
+    pub fn may_be(&self, count: u32, kept: u32) -> bool {
+        let Some(max) = self.member.connections_max else { return true };
+        let others = self.member.connections_apart() - self.count;
+        others + count <= max - kept.min(max / 2)
+    }
+}
+
+impl Drop for Apartness {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -358,6 +409,22 @@ mod tests {
         assert!(Place::take(&member).is_some());
         drop(second);
         assert_eq!(member.connections(), 0);
+    }
+
+    #[test]
+    fn connections_of_clients_own_leave_places_for_shared_ones() {
+        let member = Arc::new(Member::from(Server { connections_max: Some(10), ..server(1) }));
+        let (mut one, other) = (Apartness::none(Arc::clone(&member)), Apartness::none(Arc::clone(&member)));
+        assert!(one.may_be(6, 4) && !one.may_be(7, 4));
+        assert!(one.may_be(5, 100) && !one.may_be(6, 100));
+        one.set(5);
+        one.set(4);
+        assert_eq!(member.connections_apart(), 4);
+        assert!(one.may_be(6, 4) && other.may_be(2, 4) && !other.may_be(3, 4));
+        drop(one);
+        assert_eq!(member.connections_apart(), 0);
+        let free = Arc::new(Member::from(server(1)));
+        assert!(Apartness::none(free).may_be(1_000_000, 100));
     }
 
     #[test]

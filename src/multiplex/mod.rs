@@ -84,6 +84,8 @@ pub struct Options {
     /// Most connections at a time on which the server is asked to change where clients stand (AUTH, HELLO, SELECT...): when
     /// thousands connect at once, they take turns.
     pub probes_max: usize,
+    /// Places at a server that may have only so many connections which those of clients' own leave for shared ones.
+    pub places_kept: u32,
     /// Most connections that are kept for whoever needs one next.
     pub idle_connections_max: usize,
     /// How long an attempt to connect may take.
@@ -103,6 +105,7 @@ impl Default for Options {
             class_connections_max: 1,
             classes_max: 16,
             probes_max: 8,
+            places_kept: 2,
             idle_connections_max: 8,
             connect_timeout: Duration::from_secs(5),
             slow_client_timeout: Duration::from_secs(1),
@@ -452,6 +455,19 @@ impl Multiplexer {
     pub fn shared_links(&self) -> usize {
         let classes = self.class_ids.iter().filter_map(|&id| self.classes.at(id));
         classes.map(|class| class.links.len()).sum()
+    }
+
+    /// How many of them are one client's own, for more than to ask for a change.
+    #[must_use]
+    pub fn own_links(&self) -> u32 {
+        let others = self.shared_links() + self.idle.len() + self.probes + usize::from(self.vouching.is_asking());
+        u32::try_from(self.links.len().saturating_sub(others)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether this is one of these.
+    #[must_use]
+    pub fn is_own(&self, id: Id) -> bool {
+        self.links.at(id).is_some_and(|link| matches!(link.role, Role::Own(_) | Role::Raw(_)) && !link.is_probe)
     }
 
     /// Whether a client waits for a reply. Where every byte of it is passed on unread, nobody knows.

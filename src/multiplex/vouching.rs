@@ -62,6 +62,11 @@ impl Vouching {
         self.latest
     }
 
+    /// Whether there is a connection for that.
+    pub(super) const fn is_asking(&self) -> bool {
+        self.asker.is_some()
+    }
+
     /// This connection is gone.
     pub(super) fn forget(&mut self, link: Id) {
         if self.asker == Some(link) {

@@ -124,7 +124,7 @@ impl ListenerPlan {
             proxies: edge.trusted_proxies.as_deref().map(AddressSet::of),
             users: edge.users.iter().zip(passwords).map(user).collect(),
             guards_servers: !listener.bind.ip().is_loopback() && !edge.allow_unauthenticated,
-            multiplex: listener.multiplex.map(|own| multiplex_options(&config.limits, listener, own)),
+            multiplex: listener.multiplex.map(|own| multiplex_options(config, listener, own)),
         }
     }
 
@@ -174,7 +174,8 @@ const fn threshold(coalesce: Coalesce) -> Threshold {
     }
 }
 
-fn multiplex_options(limits: &Limits, listener: &config::Listener, own: config::Multiplex) -> multiplex::Options {
+fn multiplex_options(config: &Config, listener: &config::Listener, own: config::Multiplex) -> multiplex::Options {
+    let shards = u32::try_from(config.runtime.cores.len()).unwrap_or(u32::MAX);
     multiplex::Options {
         coalesce: threshold(listener.session.coalesce),
         send_buffer_bytes: listener.session.send_buffer,
@@ -182,7 +183,9 @@ fn multiplex_options(limits: &Limits, listener: &config::Listener, own: config::
         client_requests_max: own.client_requests_max,
         connection_requests_max: own.connection_requests_max,
         class_connections_max: own.connections_per_shard as usize,
-        connect_timeout: limits.connect_timeout,
+        // For the clients of one user, and one on which newcomers are asked about or log in.
+        places_kept: shards.saturating_mul(own.connections_per_shard + 1),
+        connect_timeout: config.limits.connect_timeout,
         ..multiplex::Options::default()
     }
 }

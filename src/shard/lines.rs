@@ -55,6 +55,12 @@ impl<D: Driver> Shard<D> {
     pub(super) fn dial_line(&mut self, trunk: usize, link: Id) {
         let content = self.trunks.at(trunk);
         let (rules, member) = (Rc::clone(&content.rules), Arc::clone(&content.target.member));
+        let own = content.multiplexer.own_links();
+        let kept = rules.multiplex.as_ref().map_or(0, |options| options.places_kept);
+        if content.multiplexer.is_own(link) && !content.apart.may_be(own, kept) {
+            let why = "the connections that it may still have are for clients that share them (max_connections)";
+            return self.fail_dial(trunk, link, why);
+        }
         let Some(place) = Place::take(&member) else {
             return self.fail_dial(trunk, link, "it has as many connections as it may (max_connections)");
         };

@@ -270,6 +270,8 @@ impl<D: Driver> Shard<D> {
     fn settle_trunk(&mut self, index: usize) {
         let now = self.now;
         let drains = self.draining.is_some();
+        let trunk = self.trunks.at(index);
+        trunk.apart.set(trunk.multiplexer.own_links());
         if !self.trunks.at(index).waiting.is_empty() && self.trunks.at(index).multiplexer.links() == 0 {
             self.tell(index, |multiplexer, turn| multiplexer.reach(turn));
         }

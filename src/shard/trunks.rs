@@ -18,7 +18,7 @@ use super::token::SessionId;
 use crate::io::OpId;
 use crate::multiplex::{Moment, Multiplexer};
 use crate::pool::SendBuf;
-use crate::roster::{Member, Place};
+use crate::roster::{Apartness, Member, Place};
 use crate::slots::{Id, Slots};
 use crate::time::Time;
 
@@ -58,6 +58,8 @@ pub(super) struct Trunk {
     pub(super) rules: Rc<Rules>,
     pub(super) target: Rc<Target>,
     pub(super) multiplexer: Multiplexer,
+    /// Its connections that are one client's own.
+    pub(super) apart: Apartness,
     /// The session of each client.
     pub(super) sessions: Names<SessionId>,
     /// The line of each connection.
@@ -119,6 +121,7 @@ impl Trunks {
             rules: Rc::clone(rules),
             target: Rc::clone(target),
             multiplexer: Multiplexer::new(options.clone()),
+            apart: Apartness::none(Arc::clone(&target.member)),
             sessions: Names::new(),
             lines: Names::new(),
             open_lines: 0,

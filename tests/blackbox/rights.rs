@@ -132,6 +132,39 @@ fn clients_that_only_share_are_served_by_a_server_that_takes_no_more_connections
 }
 
 #[test]
+fn clients_that_need_their_own_connections_leave_places_to_those_that_share() {
+    let server = Server::with(&["--user alice on >wonder ~* &* +@all"]);
+    let table = format!("{{ address = {:?}, max_connections = 6 }}", server.address());
+    let setup = Setup::before(table).plain().listener("mode = \"multiplex\"");
+    let ringwall = setup.sections(ONE_SHARD).start();
+    let mut blocked: Vec<_> = (0..4).map(|_| ringwall.plain_client()).collect();
+    for client in &mut blocked {
+        client.send_request(&["BLPOP", "list", "0"]);
+    }
+    // The one that has reached the server, and these.
+    server.wait_for_clients(5);
+    let mut refused = ringwall.plain_client();
+    refused.send_request(&["BLPOP", "list", "0"]);
+    let said = String::from_utf8(refused.rest().0).unwrap();
+    assert!(
+        said.starts_with("-ERR the server cannot be reached: the connections that it may still have are"),
+        "{said}"
+    );
+    let mut clients: Vec<_> = (0..20).map(|_| ringwall.plain_client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.call(&["AUTH", "alice", "wonder"]), b"+OK\r\n", "{number}");
+        assert_eq!(client.call(&["GET", "a"]), b"$-1\r\n", "{number}");
+    }
+    server.wait_for_clients(6);
+    for _ in &blocked {
+        assert_eq!(server.client().call(&["RPUSH", "list", "x"]), b":1\r\n");
+    }
+    for client in &mut blocked {
+        assert_eq!(client.reply(), b"*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+    }
+}
+
+#[test]
 fn no_more_requests_are_under_way_than_the_configuration_says() {
     let server = Server::on_unix_socket();
     let ringwall = before(&server, "client_requests_max = 2");

@@ -77,6 +77,7 @@ fn limits(rng: &mut Rng) -> (session::Options, multiplex::Options) {
         send_buffer_bytes: *rng.choose(&[2_000, 20_000, 256 * 1024]),
         bytes_max: *rng.choose(&[1_000, 10_000, 1024 * 1024]),
         probes_max: 1 + rng.draw(3),
+        places_kept: 2,
         client_requests_max: *rng.choose(&[1, 3, 128]),
         connection_requests_max: *rng.choose(&[1, 7, 1_024]),
         class_connections_max: *rng.choose(&[1, 3]),
