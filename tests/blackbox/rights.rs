@@ -165,6 +165,25 @@ fn clients_that_need_their_own_connections_leave_places_to_those_that_share() {
 }
 
 #[test]
+fn five_hundred_clients_are_a_few_connections_at_the_server() {
+    let server = Server::on_unix_socket();
+    let setup = Setup::before(server.address()).plain().listener("mode = \"multiplex\"");
+    let ringwall = setup.sections("[runtime]\nshards = 2\n").start();
+    let mut clients: Vec<_> = (0..500).map(|_| ringwall.plain_client()).collect();
+    for round in 0..3 {
+        for client in &mut clients {
+            client.send_request(&["INCR", "n"]);
+        }
+        for client in &mut clients {
+            assert_eq!(client.reply()[0], b':', "round {round}");
+        }
+        // A shared one for each shard, and one to ask whether newcomers are let in.
+        assert!(connections(&mut server.client()) <= 4, "{}", server.client().text(&["CLIENT", "LIST"]));
+    }
+    assert_eq!(server.client().call(&["GET", "n"]), b"$4\r\n1500\r\n");
+}
+
+#[test]
 fn no_more_requests_are_under_way_than_the_configuration_says() {
     let server = Server::on_unix_socket();
     let ringwall = before(&server, "client_requests_max = 2");
