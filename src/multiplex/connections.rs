@@ -149,6 +149,11 @@ impl Multiplexer {
 
     fn forget_probe(&mut self) {
         self.probes -= 1;
+        self.find_room();
+    }
+
+    /// A connection on which something was asked is free again, or gone: where there is no other, the server may have room.
+    pub(super) const fn find_room(&mut self) {
         if self.probes == 0 {
             self.probes_fit = usize::MAX;
         }
@@ -300,7 +305,9 @@ impl Multiplexer {
     /// Takes a connection out.
     fn remove(&mut self, id: Id, turn: &mut Turn<'_>) -> Option<Link> {
         let mut link = self.links.remove(id)?;
-        self.vouching.forget(id);
+        if self.vouching.forget(id) {
+            self.find_room();
+        }
         link.out.discard(turn);
         self.orders.push_back(Output::CloseLink(id));
         if link.is_probe {
@@ -369,12 +376,13 @@ impl Multiplexer {
 
     /// A client that got no connection on which to ask for a change takes one of those that there are, in its turn.
     fn ask_later(&mut self, id: Id) -> bool {
-        if self.probes == 0 && self.idle.is_empty() {
+        let others = self.probes + usize::from(self.vouching.is_asking());
+        if others == 0 && self.idle.is_empty() {
             return false;
         }
         let Some(client) = self.clients.at_mut(id).filter(|client| client.end.is_none()) else { return false };
         client.place = Place::Nowhere;
-        if self.probes == 0 {
+        if others == 0 {
             self.due.work(id, client);
         } else {
             self.probes_fit = self.probes;

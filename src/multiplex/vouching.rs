@@ -67,11 +67,9 @@ impl Vouching {
         self.asker.is_some()
     }
 
-    /// This connection is gone.
-    pub(super) fn forget(&mut self, link: Id) {
-        if self.asker == Some(link) {
-            self.asker = None;
-        }
+    /// Nothing is asked over this connection any more; whether something was.
+    pub(super) fn forget(&mut self, link: Id) -> bool {
+        self.asker.take_if(|asker| *asker == link).is_some()
     }
 
     /// Whether the client is let in; `None` where the server has not said so yet.
@@ -189,6 +187,7 @@ impl Multiplexer {
     /// Those who have waited for the server's word go on. The connection is kept.
     fn end_question(&mut self, id: Id, turn: &mut Turn<'_>) {
         self.vouching.forget(id);
+        self.find_room();
         let Some(link) = self.links.at_mut(id) else { return };
         for waiting in std::mem::take(&mut link.waiting) {
             let Some(client) = self.clients.at_mut(waiting) else { continue };

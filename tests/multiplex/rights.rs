@@ -245,6 +245,33 @@ fn those_who_log_in_take_turns_where_the_server_has_no_room_for_another_connecti
 }
 
 #[test]
+fn who_logs_in_waits_for_a_connection_on_which_newcomers_are_asked_about() {
+    let mut world = World::new(options());
+    world.accept();
+    assert_eq!(world.ask(0, "AUTH alice wonder\r\nGETEX tag\r\n"), "+OK\r\n$17\r\nalice 0 false tag\r\n");
+    let (stranger, another) = (world.accept(), world.accept());
+    assert_eq!(world.ask(stranger, "PING\r\n"), "+PONG\r\n");
+    assert_eq!(world.ask(another, "AUTH alice wonder\r\n"), "+OK\r\n");
+    world.server.room = Some(3);
+    let clients: Vec<_> = (0..3).map(|_| world.accept()).collect();
+    world.say(clients[0], b"PING\r\n");
+    for &client in &clients[1..] {
+        world.say(client, b"AUTH alice wonder\r\n");
+    }
+    let dialled: Vec<_> = world.links.iter().filter(|(_, link)| link.connection.is_none()).map(|(&id, _)| id).collect();
+    assert_eq!(dialled.len(), 2);
+    for id in dialled {
+        world.connect(id);
+        world.carry_from_server(id, usize::MAX);
+    }
+    world.settle();
+    assert_eq!(
+        clients.into_iter().map(|client| world.take(client)).collect::<Vec<_>>(),
+        ["+PONG\r\n", "+OK\r\n", "+OK\r\n"]
+    );
+}
+
+#[test]
 fn where_there_is_no_room_at_all_the_server_has_its_say() {
     let mut world = World::new(Options { idle_connections_max: 0, ..options() });
     world.server.room = Some(0);
