@@ -214,7 +214,12 @@ impl Multiplexer {
         if least.is_some() && !(is_busy && may_spread) {
             return least;
         }
-        let link_id = self.take_link(Role::Shared(class_id), turn);
+        // Those who log in do so on one that is kept: the last is not for sharing either.
+        let link_id = if self.idle.len() > 1 || !self.clients.at(id)?.standing.has_login() {
+            self.take_link(Role::Shared(class_id), turn)
+        } else {
+            self.dial(Role::Shared(class_id), turn)
+        };
         let (client, link) = (self.clients.at(id)?, self.links.at(link_id)?);
         // One that is reset speaks for everybody who is there.
         if !client.standing.has_login() && (link.was_idle || self.vouching.is_stale(link, client)) {

@@ -245,6 +245,22 @@ fn those_who_log_in_take_turns_where_the_server_has_no_room_for_another_connecti
 }
 
 #[test]
+fn the_connection_on_which_clients_log_in_does_not_become_the_one_that_they_share() {
+    let mut world = World::new(options());
+    world.accept();
+    assert_eq!(world.ask(0, "AUTH alice wonder\r\n"), "+OK\r\n");
+    assert_eq!(world.ask(0, "GETEX tag\r\n"), "$17\r\nalice 0 false tag\r\n");
+    assert_eq!(world.dials, 2);
+    world.server.room = Some(2);
+    for _ in 0..5 {
+        let client = world.accept();
+        assert_eq!(world.ask(client, "AUTH alice wonder\r\n"), "+OK\r\n");
+        assert_eq!(world.ask(client, "GETEX tag\r\n"), "$17\r\nalice 0 false tag\r\n");
+    }
+    assert_eq!(world.dials, 2);
+}
+
+#[test]
 fn who_logs_in_waits_for_a_connection_on_which_newcomers_are_asked_about() {
     let mut world = World::new(options());
     world.accept();
