@@ -218,21 +218,18 @@ impl<D: Driver> Shard<D> {
     /// Carries out what the multiplexers of the trunks that were touched ask for. All sessions have been settled, so that
     /// what their clients have said in this turn leaves together.
     pub(super) fn settle_trunks(&mut self) {
-        let mut has_settled = false;
         while let Some(trunk) = self.trunks.next_touched() {
-            has_settled = true;
             while let Some(output) = {
                 let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
                 self.trunks.at(trunk).multiplexer.poll(turn)
             } {
                 self.carry_out(trunk, output);
             }
+            if let Some(connections) = self.trunks.count(trunk) {
+                self.tally.shared_connections.set(connections.shared as u64);
+                self.tally.own_connections.set(connections.own as u64);
+            }
             self.settle_trunk(trunk);
-        }
-        if has_settled {
-            let (shared, own) = self.trunks.connections();
-            self.tally.shared_connections.set(shared as u64);
-            self.tally.own_connections.set(own as u64);
         }
     }
 

@@ -76,7 +76,18 @@ pub(super) struct Trunk {
     pub(super) deadline: Option<Time>,
     /// Since when nobody uses it.
     pub(super) unused_since: Option<Time>,
+    /// Its part in the connections of all trunks.
+    counted: Connections,
     touched: bool,
+}
+
+/// Connections, attempts to make one included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Connections {
+    /// Those that clients share.
+    pub(super) shared: usize,
+    /// The others.
+    pub(super) own: usize,
 }
 
 /// All trunks of a shard and their lines.
@@ -88,11 +99,18 @@ pub(super) struct Trunks {
     touched: Vec<usize>,
     /// Lines whose server was behind with accepting, and when to try again.
     pub(super) again: Vec<(Time, Id)>,
+    connections: Connections,
 }
 
 impl Trunks {
     pub(super) const fn new() -> Self {
-        Self { trunks: Slab::new(), lines: Slots::new(), touched: Vec::new(), again: Vec::new() }
+        Self {
+            trunks: Slab::new(),
+            lines: Slots::new(),
+            touched: Vec::new(),
+            again: Vec::new(),
+            connections: Connections { shared: 0, own: 0 },
+        }
     }
 
     /// Whether no connection is open.
@@ -130,6 +148,7 @@ impl Trunks {
             failure: None,
             deadline: None,
             unused_since: None,
+            counted: Connections::default(),
             touched: false,
         }))
     }
@@ -165,6 +184,7 @@ impl Trunks {
     pub(super) fn remove_unnamed(&mut self, index: usize) -> Option<usize> {
         let trunk = &self.trunks[index];
         let is_unnamed = trunk.open_lines == 0 && trunk.is_unused() && !trunk.touched;
+        debug_assert!(!is_unnamed || trunk.counted == Connections::default(), "what has no line is no connection");
         is_unnamed.then(|| self.trunks.remove(index).rules.backend)
     }
 
@@ -180,11 +200,15 @@ impl Trunks {
         self.trunks.iter().filter(|(_, trunk)| is_due(trunk)).map(|(index, _)| index).collect()
     }
 
-    /// Connections that are shared, and others.
-    pub(super) fn connections(&self) -> (usize, usize) {
-        let shared: usize = self.trunks.iter().map(|(_, trunk)| trunk.multiplexer.shared_links()).sum();
-        let all: usize = self.trunks.iter().map(|(_, trunk)| trunk.multiplexer.links()).sum();
-        (shared, all - shared)
+    /// Counts the connections of a trunk anew. Those of all of them, if that has changed anything.
+    pub(super) fn count(&mut self, index: usize) -> Option<Connections> {
+        let trunk = &mut self.trunks[index];
+        let shared = trunk.multiplexer.shared_links();
+        let counts = Connections { shared, own: trunk.multiplexer.links() - shared };
+        let before = std::mem::replace(&mut trunk.counted, counts);
+        self.connections.shared = self.connections.shared + counts.shared - before.shared;
+        self.connections.own = self.connections.own + counts.own - before.own;
+        (counts != before).then_some(self.connections)
     }
 
     fn indices(&self) -> Vec<usize> {
