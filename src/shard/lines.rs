@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Shard;
 use super::counts::ConnectFailure;
 use super::secure::{self, Next, Progress, Secure};
-use super::settle::{DIAL_AGAIN, arm, cancel_all};
-use super::socket::{Receive, Socket};
+use super::settle::DIAL_AGAIN;
+use super::socket::Socket;
 use super::token::{self, LinePurpose};
 use super::trunks::Line;
-use crate::io::{Driver, Errno, Lease, Op, Outcome, SocketOptions};
+use crate::io::{Driver, Errno, Lease, Outcome, SocketOptions};
 use crate::multiplex::Multiplexer;
 use crate::pool::SendBuf;
 use crate::roster::Place;
@@ -78,7 +78,6 @@ impl<D: Driver> Shard<D> {
             link,
             socket: Socket::new(fd),
             secure: None,
-            connect: None,
             is_reached: false,
             closing: false,
             is_welcome: false,
@@ -93,8 +92,8 @@ impl<D: Driver> Shard<D> {
 
     fn connect_line(&mut self, id: Id) {
         let Some(line) = self.trunks.lines.at_mut(id) else { return };
-        let op = Op::Connect { socket: line.socket.fd, address: line.place.member().address.clone() };
-        line.connect = Some(self.driver.push(token::encode_line(id, LinePurpose::Connect), op));
+        let token = token::encode_line(id, LinePurpose::Connect);
+        line.socket.connect(&line.place.member().address, token, &mut self.driver);
     }
 
     /// Tries lines again whose server was behind with accepting, when their time has come.
@@ -133,13 +132,10 @@ impl<D: Driver> Shard<D> {
             }
             return;
         };
-        if !more {
-            line.socket.receive = Receive::Idle;
-        }
+        line.socket.received(&result, data_waits, more, &self.driver);
         let (trunk, link, closing) = (line.trunk, line.link, line.closing);
         match result {
             Ok(Some(lease)) => {
-                line.socket.observe(lease.len, self.driver.buffer_bytes(lease.group), data_waits);
                 self.tally.receives.add(1);
                 self.filled[lease.group.index()] += 1;
                 if !closing {
@@ -203,7 +199,7 @@ impl<D: Driver> Shard<D> {
 
     fn handle_line_sent(&mut self, id: Id, buffer: SendBuf, result: Result<usize, Errno>) {
         let line = self.trunks.lines.at_mut(id).expect("a line is there while its send is in flight");
-        line.socket.send = None;
+        line.socket.end_outgoing();
         let (trunk, link) = (line.trunk, line.link);
         let Some(secure) = &mut line.secure else {
             return self.tell(trunk, |multiplexer, turn| multiplexer.handle_link_sent(link, buffer, result, turn));
@@ -222,7 +218,7 @@ impl<D: Driver> Shard<D> {
 
     /// Sends what TLS has ready on a line, and gives the multiplexer back what has left.
     fn send_secured(&mut self, id: Id) {
-        while let Some(line) = self.trunks.lines.at_mut(id).filter(|line| !line.closing && line.socket.send.is_none()) {
+        while let Some(line) = self.trunks.lines.at_mut(id).filter(|line| !line.closing && !line.socket.is_sending()) {
             let (trunk, link, fd) = (line.trunk, line.link, line.socket.fd);
             let Some(secure) = &mut line.secure else { return };
             let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
@@ -241,9 +237,8 @@ impl<D: Driver> Shard<D> {
 
     fn send_bytes(&mut self, id: Id, buffer: SendBuf) {
         let Some(line) = self.trunks.lines.at_mut(id) else { return self.pool.give(buffer) };
-        let op = Op::Send { socket: line.socket.fd, buffer };
         self.tally.sends.add(1);
-        line.socket.send = Some(self.driver.push(token::encode_line(id, LinePurpose::Send), op));
+        line.socket.send(buffer, token::encode_line(id, LinePurpose::Send), &mut self.driver);
     }
 
     /// The server can be spoken to over a line.
@@ -258,7 +253,7 @@ impl<D: Driver> Shard<D> {
 
     fn handle_line_connected(&mut self, id: Id, result: Result<(), Errno>) {
         let line = self.trunks.lines.at_mut(id).expect("a line is there while its connect is in flight");
-        line.connect = None;
+        line.socket.end_outgoing();
         if line.closing {
             return;
         }
@@ -337,12 +332,9 @@ impl<D: Driver> Shard<D> {
     pub(super) fn close_line(&mut self, trunk: usize, link: Id) {
         let Some((id, line)) = self.line_mut(trunk, link) else { return };
         line.closing = true;
-        let (is_reached, connect, dialled_at) = (line.is_reached, line.connect, line.dialled_at);
-        if let Some(op) = connect {
-            self.driver.push(token::NO_ONE, Op::Cancel { op });
-        }
+        let (is_reached, dialled_at) = (line.is_reached, line.dialled_at);
         if let Some(line) = self.trunks.lines.at_mut(id) {
-            cancel_all(&mut self.driver, &mut line.socket);
+            line.socket.cancel(&mut self.driver);
         }
         let content = self.trunks.at(trunk);
         content.lines.remove(link);
@@ -359,7 +351,7 @@ impl<D: Driver> Shard<D> {
     fn settle_line(&mut self, id: Id) {
         let Some(line) = self.trunks.lines.at_mut(id) else { return };
         if line.closing {
-            if !line.is_busy() {
+            if !line.socket.is_busy() {
                 let trunk = line.trunk;
                 if let Some(secure) = &mut line.secure {
                     secure.release(&mut self.pool);
@@ -372,17 +364,6 @@ impl<D: Driver> Shard<D> {
             return;
         }
         let is_wanted = line.wants_receive();
-        let socket = &mut line.socket;
-        match socket.receive {
-            Receive::Idle if is_wanted => {
-                let token = token::encode_line(id, LinePurpose::Receive);
-                socket.receive = arm(&mut self.driver, token, socket);
-            }
-            Receive::Many(op) if !is_wanted || socket.is_bulk() => {
-                self.driver.push(token::NO_ONE, Op::Cancel { op });
-                socket.receive = Receive::Cancelled;
-            }
-            Receive::Idle | Receive::Many(_) | Receive::Once(_) | Receive::Cancelled => {}
-        }
+        line.socket.receive(is_wanted, token::encode_line(id, LinePurpose::Receive), &mut self.driver);
     }
 }

@@ -49,7 +49,7 @@ pub use renewal::{Renewal, Replaced};
 pub use token::SessionId;
 
 use crate::events::Event;
-use crate::io::{BufferGroup, Completion, Driver, Errno, Lease, Op, Outcome, Wait};
+use crate::io::{Completion, Driver, Errno, Lease, Op, Outcome, Wait};
 use crate::load::Load;
 use crate::metrics::Tally;
 use crate::pool::{Pool, SendBuf};
@@ -58,7 +58,6 @@ use crate::session::{Side, Turn};
 use crate::shard::backends::Upstream;
 use crate::shard::links::Links;
 use crate::shard::listeners::Entrance;
-use crate::shard::socket::Receive;
 use crate::shard::table::Table;
 use crate::shard::timers::Timers;
 use crate::shard::token::{Owner, Purpose, SLOTS_MAX};
@@ -272,12 +271,7 @@ impl<D: Driver> Shard<D> {
         };
         let defers = entry.handshake_mut(side).defers();
         if let Some(socket) = entry.socket_mut(side) {
-            if !more {
-                socket.receive = Receive::Idle;
-            }
-            if let Ok(Some(lease)) = &result {
-                socket.observe(lease.len, self.driver.buffer_bytes(lease.group), data_waits);
-            }
+            socket.received(&result, data_waits, more, &self.driver);
         }
         match result {
             Ok(Some(lease)) => {
@@ -314,7 +308,7 @@ impl<D: Driver> Shard<D> {
     fn handle_sent(&mut self, id: SessionId, side: Side, buffer: SendBuf, result: Result<usize, Errno>) {
         let entry = self.table.entry(id).expect("a slot is not reused while its send is in flight");
         if let Some(socket) = entry.socket_mut(side) {
-            socket.send = None;
+            socket.end_outgoing();
         }
         let turn = &mut Turn { now: self.now, pool: &mut self.pool, tally: &self.tally };
         entry.session.handle_sent(side, buffer, result, turn);
@@ -322,7 +316,9 @@ impl<D: Driver> Shard<D> {
 
     fn handle_connected(&mut self, id: SessionId, result: Result<(), Errno>) {
         let entry = self.table.entry(id).expect("a slot is not reused while its connect is in flight");
-        entry.connect = None;
+        if let Some(socket) = &mut entry.backend {
+            socket.end_outgoing();
+        }
         if entry.closing {
             return;
         }
@@ -453,9 +449,4 @@ impl<D: Driver> Shard<D> {
     pub fn pending_sessions(&self) -> impl Iterator<Item = u32> {
         self.table.pending_slots()
     }
-}
-
-/// The group a receive of a socket draws from.
-const fn group(bulk: bool) -> BufferGroup {
-    if bulk { BufferGroup::Large } else { BufferGroup::Small }
 }

@@ -171,7 +171,6 @@ impl<D: Driver> Shard<D> {
             proxy_address: None,
             user: None,
             backend: None,
-            connect: None,
             seat: None,
             hanging_up: false,
             target: None,

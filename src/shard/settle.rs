@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Shard;
 use super::backends::Offer;
 use super::counts::ConnectFailure;
-use super::socket::{Receive, Socket};
+use super::socket::Socket;
 use super::token::{self, Purpose, SessionId};
-use super::{Shard, group};
 use crate::events::{CloseRecord, Event};
-use crate::io::{BufferGroup, Driver, Errno, Op, SocketOptions};
+use crate::io::{Driver, Errno, SocketOptions};
 use crate::pool::SendBuf;
 use crate::session::dial::HandshakeEnd;
 use crate::session::{Output, Side, Turn};
@@ -81,9 +81,8 @@ impl<D: Driver> Shard<D> {
         let Some(socket) = self.table.entry(id).and_then(|entry| entry.socket_mut(side)) else {
             unreachable!("a session sends only on a side that it has");
         };
-        let op = Op::Send { socket: socket.fd, buffer };
         self.tally.sends.add(1);
-        socket.send = Some(self.driver.push(token::encode(id, Purpose::Send(side)), op));
+        socket.send(buffer, token::encode(id, Purpose::Send(side)), &mut self.driver);
     }
 
     fn shutdown_write(&mut self, id: SessionId, side: Side) {
@@ -147,9 +146,8 @@ impl<D: Driver> Shard<D> {
         let options = SocketOptions { source: upstream.next_source(address), ..socket };
         match self.driver.open_socket(address, &options) {
             Ok(socket) => {
-                entry.backend = Some(Socket::new(socket));
-                let op = Op::Connect { socket, address: address.clone() };
-                entry.connect = Some(self.driver.push(token::encode(id, Purpose::Connect), op));
+                let socket = entry.backend.insert(Socket::new(socket));
+                socket.connect(address, token::encode(id, Purpose::Connect), &mut self.driver);
             }
             Err(errno) => self.handle_dial_failed(id, errno),
         }
@@ -206,8 +204,8 @@ impl<D: Driver> Shard<D> {
 
     fn abandon_dial(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
-        if let Some(op) = entry.connect {
-            self.driver.push(token::NO_ONE, Op::Cancel { op });
+        if let Some(socket) = entry.backend.as_mut().filter(|socket| socket.is_connecting()) {
+            socket.cancel(&mut self.driver);
         } else if entry.seat.is_some() {
             self.abandon_seat(id);
         } else if entry.dial_again_at.take().is_some() {
@@ -235,7 +233,7 @@ impl<D: Driver> Shard<D> {
             format!("{}: {why}", target.member.address).into()
         });
         if let Some(socket) = &mut entry.backend {
-            cancel_all(&mut self.driver, socket);
+            socket.cancel(&mut self.driver);
         }
         self.leave_seat(id);
         self.finish_hang_up(id);
@@ -263,12 +261,9 @@ impl<D: Driver> Shard<D> {
     fn begin_close(&mut self, id: SessionId) {
         let Some(entry) = self.table.entry(id) else { return };
         entry.closing = true;
-        if let Some(op) = entry.connect {
-            self.driver.push(token::NO_ONE, Op::Cancel { op });
-        }
         for side in Side::BOTH {
             if let Some(socket) = entry.socket_mut(side) {
-                cancel_all(&mut self.driver, socket);
+                socket.cancel(&mut self.driver);
             }
         }
         self.leave_seat(id);
@@ -325,21 +320,9 @@ impl<D: Driver> Shard<D> {
         let has_room = entry.handshake_mut(side).has_room();
         let wanted = has_room && entry.session.wants_receive(side, scarce);
         let starved = scarce && !wanted && entry.session.wants_receive(side, false);
-        if (entry.connect.is_some() || entry.hanging_up) && side == Side::Backend {
-            return;
-        }
-        let Some(socket) = entry.socket_mut(side) else { return };
-        match socket.receive {
-            Receive::Idle if wanted => {
-                let token = token::encode(id, Purpose::Receive(side));
-                socket.receive = arm(&mut self.driver, token, socket);
-            }
-            Receive::Many(op) if !wanted || socket.is_bulk() => {
-                self.driver.push(token::NO_ONE, Op::Cancel { op });
-                socket.receive = Receive::Cancelled;
-            }
-            Receive::Idle | Receive::Many(_) | Receive::Once(_) | Receive::Cancelled => {}
-        }
+        let hangs_up = entry.hanging_up && side == Side::Backend;
+        let Some(socket) = entry.socket_mut(side).filter(|socket| !hangs_up && !socket.is_connecting()) else { return };
+        socket.receive(wanted, token::encode(id, Purpose::Receive(side)), &mut self.driver);
         if starved && !entry.short {
             entry.short = true;
             self.short.push(id);
@@ -379,27 +362,5 @@ impl<D: Driver> Shard<D> {
             self.stalled -= u32::from(std::mem::take(&mut entry.stalled));
         }
         self.links.pending.publish(id.slot, pending);
-    }
-}
-
-/// Cancels what is in flight on a socket.
-pub(super) fn cancel_all<D: Driver>(driver: &mut D, socket: &mut Socket) {
-    if let Receive::Many(op) | Receive::Once(op) = socket.receive {
-        driver.push(token::NO_ONE, Op::Cancel { op });
-        socket.receive = Receive::Cancelled;
-    }
-    if let Some(op) = socket.send {
-        driver.push(token::NO_ONE, Op::Cancel { op });
-    }
-}
-
-/// Has what comes over a socket received.
-pub(super) fn arm<D: Driver>(driver: &mut D, token: crate::io::Token, socket: &Socket) -> Receive {
-    match group(socket.is_bulk()) {
-        BufferGroup::Small => Receive::Many(driver.push(token, Op::ReceiveMany { socket: socket.fd })),
-        BufferGroup::Large => {
-            let op = Op::ReceiveOnce { socket: socket.fd, data_waits: socket.data_waits };
-            Receive::Once(driver.push(token, op))
-        }
     }
 }

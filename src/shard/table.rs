@@ -15,7 +15,6 @@ use super::listeners::Rules;
 use super::socket::Socket;
 use super::token::SessionId;
 use super::trunks::Seat;
-use crate::io::OpId;
 use crate::roster::waiting::Waiter;
 use crate::roster::{Member, Place};
 use crate::session::{Session, Side};
@@ -40,7 +39,6 @@ pub(super) struct Entry {
     /// Who the client becomes on the server: the index of the listener's user.
     pub(super) user: Option<usize>,
     pub(super) backend: Option<Socket>,
-    pub(super) connect: Option<OpId>,
     /// In the stead of a connection of its own, where it shares some.
     pub(super) seat: Option<Box<Seat>>,
     /// The connection to the server is to be closed when nothing of it is in flight any more.
@@ -109,7 +107,7 @@ impl Entry {
 
     /// Whether an operation's final completion is still to come.
     pub(super) fn is_busy(&self) -> bool {
-        self.client.is_busy() || self.connect.is_some() || self.backend.as_ref().is_some_and(Socket::is_busy)
+        self.client.is_busy() || self.backend.as_ref().is_some_and(Socket::is_busy)
     }
 }
 

@@ -15,7 +15,6 @@ use super::listeners::Rules;
 use super::secure::Secure;
 use super::socket::Socket;
 use super::token::SessionId;
-use crate::io::OpId;
 use crate::multiplex::{Moment, Multiplexer};
 use crate::pool::SendBuf;
 use crate::roster::{Apartness, Member, Place};
@@ -237,8 +236,6 @@ pub(super) struct Line {
     pub(super) socket: Socket,
     /// The TLS of it, where the server speaks TLS and is connected.
     pub(super) secure: Option<Box<Secure>>,
-    /// Reaches the server.
-    pub(super) connect: Option<OpId>,
     /// The server can be spoken to.
     pub(super) is_reached: bool,
     /// It is closed as soon as nothing of it is in flight.
@@ -251,11 +248,6 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Whether an operation's final completion is still to come.
-    pub(super) const fn is_busy(&self) -> bool {
-        self.connect.is_some() || self.socket.is_busy()
-    }
-
     /// Whether bytes from the server are to be received.
     pub(super) fn wants_receive(&self) -> bool {
         self.is_welcome || self.secure.as_ref().is_some_and(|secure| secure.is_handshaking())
