@@ -67,8 +67,9 @@ pub(crate) fn cases() -> Vec<Case> {
         }),
         Case::new("reply framed, 64 B", 1_000_000, |_| frame_reply()),
         Case::new("command routed, GET", 1_000_000, |_| route_command()),
-        Case::new("multiplexer, request and reply of 64 B", 100_000, |_| multiplex(1)),
-        Case::new("multiplexer, 50 of both in one batch", 10_000, |_| multiplex(50)),
+        Case::new("multiplexer, request and reply of 64 B", 100_000, |_| multiplex(1, 1)),
+        Case::new("multiplexer, 50 of both in one batch", 10_000, |_| multiplex(50, 1)),
+        Case::new("multiplexer, 64 of both of one client", 10_000, |_| multiplex(1, 64)),
         Case::new("mailbox, send and receive", 1_000_000, |_| pass_through_mailbox()),
         Case::new("doorbell, asked while awake", 1_000_000, |_| ask_doorbell()),
         Case::new("doorbell, a sleep and its ring", 1_000_000, |_| ring_sleeper()),
@@ -189,14 +190,15 @@ fn route_command() -> Operation {
     })
 }
 
-/// What a shard does with a multiplexer for requests of so many clients that leave together.
-fn multiplex(clients: usize) -> Operation {
+/// What a shard does with a multiplexer for so many requests of each of so many clients that leave together.
+fn multiplex(clients: usize, pipeline: usize) -> Operation {
     let mut multiplexer = Multiplexer::new(multiplex::Options::default());
     let (mut pool, tally) = (Pool::new(), Tally::default());
     let came = multiplexer.moment();
     let clients: Vec<_> = (0..clients).map(|_| multiplexer.accept(came)).collect();
     let reply = [b"$64\r\n".as_slice(), &CHUNK, b"\r\n"].concat();
-    let replies = reply.repeat(clients.len());
+    let requests = b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000012345\r\n".repeat(pipeline);
+    let replies = reply.repeat(clients.len() * pipeline);
     let mut link = None;
     let mut turn = Turn { now: Time::from_nanos(1), pool: &mut pool, tally: &tally };
     multiplexer.handle_client_received(clients[0], b"PING\r\n", &mut turn);
@@ -209,7 +211,7 @@ fn multiplex(clients: usize) -> Operation {
     Box::new(move || {
         let mut turn = Turn { now: Time::from_nanos(1), pool: &mut pool, tally: &tally };
         for &client in &clients {
-            multiplexer.handle_client_received(client, b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000012345\r\n", &mut turn);
+            multiplexer.handle_client_received(client, &requests, &mut turn);
         }
         settle(&mut multiplexer, &mut link, &mut turn);
         multiplexer.handle_link_received(link.expect("a connection"), &replies, &mut turn);

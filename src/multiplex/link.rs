@@ -39,7 +39,7 @@ pub(super) enum Role {
 }
 
 /// Whose the next reply is, or the next replies are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     Client(Id, Effect),
     Setup(Step),
@@ -125,6 +125,20 @@ pub(super) enum Answer {
     NotEnded,
 }
 
+/// Replies in a row that are owed to the same peer, and the beginning of one more.
+struct Run {
+    /// Of all of it.
+    bytes: usize,
+    /// Those that are complete.
+    replies: u32,
+    /// What the last of them is.
+    kind: Kind,
+    /// Bytes of the one that goes on.
+    open: usize,
+    /// What comes behind it is not for anybody.
+    broken: Option<Broken>,
+}
+
 /// How far bytes from the server have been served.
 #[derive(Debug)]
 pub(super) enum Served {
@@ -179,7 +193,10 @@ impl Link {
 
     /// So many replies, the next behind all that are owed, are somebody's.
     pub(super) fn owe(&mut self, to: To, replies: u32) {
-        self.owed.push_back(Owed { to, replies });
+        match self.owed.back_mut() {
+            Some(last) if last.to == to && !is_transaction(to) => last.replies += replies,
+            Some(_) | None => self.owed.push_back(Owed { to, replies }),
+        }
         self.replies_owed += replies;
     }
 
@@ -200,34 +217,60 @@ impl Link {
                 return Ok(Served::All);
             }
             let front = *self.owed.front().ok_or(Broken::Unasked)?;
-            let framed = self.framer.advance(rest).map_err(Broken::Malformed)?;
-            let kind = framed.map_or_else(|| self.framer.kind(), |reply| Some(reply.kind));
-            if kind == Some(Kind::Push) {
-                return Err(Broken::Push);
+            let is_shared = matches!(self.role, Role::Shared(_));
+            // Where answers are looked at, that is done one by one.
+            let is_seen = !is_shared || self.setup_owed > 0 || is_end(front);
+            let most = if is_seen { 1 } else { front.replies - u32::from(is_transaction(front.to)) };
+            let run = self.cut(rest, most);
+            let piece = &rest[..run.bytes];
+            at += run.bytes;
+            if run.replies > 0 {
+                self.passed_bytes = 0;
             }
-            let piece = &rest[..framed.map_or(rest.len(), |reply| reply.end)];
-            at += piece.len();
-            match front.to {
-                To::Client(client, _) => {
-                    let weight = pass(client, piece, clients, due, turn);
-                    self.passed_bytes += piece.len();
-                    if matches!(self.role, Role::Shared(_)) {
-                        self.watch(id, client, weight, framed.is_none(), clients, turn);
-                    }
+            if let To::Client(client, _) = front.to
+                && !piece.is_empty()
+            {
+                self.passed_bytes += run.open;
+                let weight = pass(client, piece, clients, due, turn);
+                if is_shared {
+                    self.watch(id, client, weight, run.open > 0, clients, turn);
                 }
-                To::Setup(_) => {}
             }
-            if !matches!(self.role, Role::Shared(_)) || self.setup_owed > 0 || is_end(front) {
+            if is_seen {
                 let room = HEAD_BYTES_MAX.saturating_sub(self.head.len());
                 self.head.extend_from_slice(&piece[..piece.len().min(room)]);
             }
-            let Some(reply) = framed else { return Ok(Served::All) };
-            if let Some(answer) = self.complete(front, reply, clients) {
-                return Ok(Served::Until(at, answer));
+            let answer = if run.replies > 0 { self.complete(front, &run, clients) } else { None };
+            match (run.broken, answer) {
+                (Some(broken), _) => return Err(broken),
+                (None, Some(answer)) => return Ok(Served::Until(at, answer)),
+                (None, None) if run.open > 0 => return Ok(Served::All),
+                (None, None) => self.head.clear(),
             }
-            self.head.clear();
         }
         Ok(Served::All)
+    }
+
+    /// Cuts the next replies off, at most so many.
+    fn cut(&mut self, bytes: &[u8], replies_max: u32) -> Run {
+        let mut run = Run { bytes: 0, replies: 0, kind: Kind::Value, open: 0, broken: None };
+        while run.replies < replies_max && run.bytes < bytes.len() {
+            let rest = &bytes[run.bytes..];
+            match self.framer.advance(rest) {
+                Err(malformed) => run.broken = Some(Broken::Malformed(malformed)),
+                Ok(Some(Reply { kind: Kind::Push, .. })) => run.broken = Some(Broken::Push),
+                Ok(None) if self.framer.kind() == Some(Kind::Push) => run.broken = Some(Broken::Push),
+                Ok(None) => (run.open, run.bytes) = (rest.len(), bytes.len()),
+                Ok(Some(reply)) => {
+                    run.bytes += reply.end;
+                    run.replies += 1;
+                    run.kind = reply.kind;
+                    continue;
+                }
+            }
+            break;
+        }
+        run
     }
 
     /// Keeps one client's large replies from becoming everybody's: who has had one gets a connection of its own, and
@@ -258,36 +301,40 @@ impl Link {
         }
     }
 
-    /// The reply in front is complete.
-    fn complete(&mut self, front: Owed, reply: Reply, clients: &mut Slots<Client>) -> Option<Answer> {
-        self.passed_bytes = 0;
-        self.replies_owed -= 1;
-        if front.replies == 1 {
+    /// The replies in front are complete.
+    fn complete(&mut self, front: Owed, run: &Run, clients: &mut Slots<Client>) -> Option<Answer> {
+        self.replies_owed -= run.replies;
+        if front.replies == run.replies {
             self.owed.pop_front();
         } else if let Some(front) = self.owed.front_mut() {
-            front.replies -= 1;
+            front.replies -= run.replies;
         }
         match front.to {
             To::Client(id, effect) => {
                 let client = clients.at_mut(id).filter(|client| client.end.is_none());
-                let is_there = client.map(|client| client.replies_owed -= 1).is_some();
+                let is_there = client.map(|client| client.replies_owed -= run.replies).is_some();
                 match self.role {
-                    Role::Shared(_) if is_end(front) && !tells_end(reply.kind, &self.head) => Some(Answer::NotEnded),
-                    Role::Own(_) if is_there => Some(Answer::ToOwner(id, effect, reply.kind)),
+                    Role::Shared(_) if is_end(front) && !tells_end(run.kind, &self.head) => Some(Answer::NotEnded),
+                    Role::Own(_) if is_there => Some(Answer::ToOwner(id, effect, run.kind)),
                     Role::Shared(_) | Role::Own(_) | Role::Raw(_) | Role::Idle | Role::Resetting | Role::Asking => None,
                 }
             }
             To::Setup(step) => {
-                self.setup_owed -= 1;
-                Some(Answer::ToSetup(step, reply.kind))
+                self.setup_owed -= run.replies;
+                Some(Answer::ToSetup(step, run.kind))
             }
         }
     }
 }
 
-/// Whether the next reply is that to the EXEC of a transaction which was said as a whole.
+/// Whether it is a transaction which was said as a whole. The last of its replies is that to its EXEC.
+const fn is_transaction(to: To) -> bool {
+    matches!(to, To::Client(_, Effect::EndMulti))
+}
+
+/// Whether the next reply is that to the EXEC of such a transaction.
 const fn is_end(front: Owed) -> bool {
-    matches!(front.to, To::Client(_, Effect::EndMulti)) && front.replies == 1
+    is_transaction(front.to) && front.replies == 1
 }
 
 /// Whether the reply to an EXEC says that its connection is in no transaction. Old servers refuse an EXEC that the user may
@@ -296,7 +343,7 @@ pub(super) fn tells_end(kind: Kind, head: &[u8]) -> bool {
     kind != Kind::Error || head.starts_with(b"-EXECABORT") || head.starts_with(b"-ERR EXEC without MULTI")
 }
 
-/// Gives a client a piece of a reply, if it is still there. How much it has then still to be sent.
+/// Gives a client a piece of what is owed to it, if it is still there. How much it has then still to be sent.
 fn pass(id: Id, piece: &[u8], clients: &mut Slots<Client>, due: &mut Due, turn: &mut Turn<'_>) -> usize {
     let Some(client) = clients.at_mut(id).filter(|client| client.end.is_none()) else { return 0 };
     client.out.push(piece, turn);

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Offset, Place, Said};
 use super::departure::Departure;
-use super::link::{Role, To};
+use super::link::{Link, Role, To};
 use super::route::{Effect, Route, arguments, is_plain_line, route};
 use super::standing::{Change, Script, Step};
 use super::{Multiplexer, Reason};
@@ -18,6 +18,14 @@ enum Fate {
     Incomplete,
     /// They wait for something else.
     Blocked,
+}
+
+/// Requests in a row that go over a shared connection in one piece.
+#[derive(Clone, Copy)]
+struct Unit {
+    /// Where what has been said goes on behind them.
+    end: usize,
+    replies: u32,
 }
 
 /// What is said of a WAIT that cannot be kept.
@@ -105,13 +113,15 @@ impl Multiplexer {
         };
         let has_own = matches!(client.place, Place::Own(_));
         match route {
-            Route::Shared => self.share(id, request, bytes, 1, turn),
+            Route::Shared => self.share(id, request, said, Unit { end: request.end, replies: 1 }, turn),
             Route::Own(Effect::Multi) if !has_own => match self.block(id, said) {
-                Some((end, replies)) => self.share(id, request, &said[..end], replies, turn),
+                Some(block) => self.share(id, request, said, block, turn),
                 None => self.say_on_own(id, request, bytes, Effect::Multi, turn),
             },
             // Without a transaction and watched keys they are errors, or nothing at all, wherever they run.
-            Route::Own(Effect::EndMulti | Effect::Unwatch) if !has_own => self.share(id, request, bytes, 1, turn),
+            Route::Own(Effect::EndMulti | Effect::Unwatch) if !has_own => {
+                self.share(id, request, said, Unit { end: request.end, replies: 1 }, turn)
+            }
             Route::Own(effect) => self.say_on_own(id, request, bytes, effect, turn),
             Route::Wait => self.wait(id, said, turn),
             Route::Quit => self.quit(id, request, said, turn),
@@ -127,9 +137,9 @@ impl Multiplexer {
         Fate::Served(bytes)
     }
 
-    /// The end of the transaction that begins `said` and how many replies it has, if all of it is there and every
-    /// command in it may be shared: then nothing comes between its commands, and it may go over a shared connection.
-    fn block(&self, id: Id, said: &[u8]) -> Option<(usize, u32)> {
+    /// The transaction that begins `said`, if all of it is there and every command in it may be shared: then nothing comes
+    /// between its commands, and it may go over a shared connection.
+    fn block(&self, id: Id, said: &[u8]) -> Option<Unit> {
         let class = self.clients.at(id)?.class.and_then(|class| self.classes.at(class));
         if class.is_some_and(|class| class.refuses_exec) {
             return None;
@@ -153,7 +163,7 @@ impl Multiplexer {
             match route(arguments(bytes, request.form)) {
                 // Only an EXEC ends the transaction even where servers find fault with it: after `DISCARD extra` it goes on.
                 Route::Own(Effect::EndMulti) if replies > 1 && is_exec(arguments(bytes, request.form)) => {
-                    return Some((at, replies));
+                    return Some(Unit { end: at, replies });
                 }
                 Route::Own(Effect::Multi) if replies == 1 => {}
                 Route::Shared if replies > 1 => {}
@@ -168,17 +178,18 @@ impl Multiplexer {
         }
     }
 
-    /// Says `unit`, one request or a whole transaction, over a shared connection.
-    fn share(&mut self, id: Id, first: Request, unit: &[u8], replies: u32, turn: &mut Turn<'_>) -> Fate {
+    /// Says the beginning of `said`, one request or a whole transaction, over a shared connection, and with it the requests
+    /// behind it that go the same way.
+    fn share(&mut self, id: Id, first: Request, said: &[u8], unit: Unit, turn: &mut Turn<'_>) -> Fate {
         let Some(client) = self.clients.at_mut(id) else { return Fate::Blocked };
-        if client.waits || !has_room(client, replies, &self.options) {
+        if client.waits || !has_room(client, unit.replies, &self.options) {
             return Fate::Blocked;
         }
-        let effect = if unit.len() > first.end { Effect::EndMulti } else { Effect::Nothing };
+        let effect = if unit.end > first.end { Effect::EndMulti } else { Effect::Nothing };
         if let Some((refusal, reason)) = client.refusal.take() {
-            client.say_error(&refusal, replies, turn);
+            client.say_error(&refusal, unit.replies, turn);
             client.finish(id, reason, &self.options, &mut self.due, turn);
-            return self.served(id, unit.len());
+            return self.served(id, unit.end);
         }
         if let Place::Own(own) = client.place {
             // Others wait to ask for a change there: what does not need the connection waits until it has left it.
@@ -186,13 +197,13 @@ impl Multiplexer {
                 return Fate::Blocked;
             }
             if !client.is_quiet() || !self.may_share(id, turn) {
-                return self.say_on_own(id, first, &unit[..first.end], Effect::Nothing, turn);
+                return self.say_on_own(id, first, &said[..first.end], Effect::Nothing, turn);
             }
             self.leave_own(id, turn);
         }
         let Some(link_id) = self.shared_link(id, turn) else {
-            let effect = if unit.len() > first.end { Effect::Multi } else { Effect::Nothing };
-            return self.say_on_own(id, first, &unit[..first.end], effect, turn);
+            let effect = if unit.end > first.end { Effect::Multi } else { Effect::Nothing };
+            return self.say_on_own(id, first, &said[..first.end], effect, turn);
         };
         if self.awaits_word(id, link_id) {
             self.await_word(id, turn);
@@ -202,7 +213,7 @@ impl Multiplexer {
             return Fate::Blocked;
         };
         let is_next = self.served_next == Some(id);
-        let fits = link.replies_owed == 0 || link.replies_owed + replies <= self.options.connection_requests_max;
+        let fits = link.replies_owed == 0 || link.replies_owed + unit.replies <= self.options.connection_requests_max;
         let has_room = fits && link.out.weight() < self.options.send_buffer_bytes;
         if !link.is_ready() || !has_room || !link.waiting.is_empty() && !is_next {
             client.waits = true;
@@ -213,14 +224,17 @@ impl Multiplexer {
             }
             return Fate::Blocked;
         }
-        link.out.push(unit, turn);
+        client.cut_off();
+        let is_alone = effect == Effect::Nothing;
+        let Unit { end, replies } = if is_alone { extend(unit, said, client, link, &self.options) } else { unit };
+        link.out.push(&said[..end], turn);
         link.owe(To::Client(id, effect), replies);
         link.unsent += replies;
         turn.tally.requests_shared.add(replies.into());
         self.due.touch_link(link_id, link);
         client.replies_owed += replies;
         client.place = Place::Shared(link_id);
-        self.served(id, unit.len())
+        Fate::Served(end)
     }
 
     /// Says a request over the client's own connection.
@@ -344,6 +358,29 @@ impl Multiplexer {
 fn has_room(client: &Client, replies: u32, options: &super::Options) -> bool {
     let fits = client.replies_owed == 0 || client.replies_owed + replies <= options.client_requests_max;
     fits && client.out.weight() < options.send_buffer_bytes
+}
+
+/// `unit`, a request, and the requests behind it that may go with it, as far as there is room for them.
+fn extend(unit: Unit, said: &[u8], client: &mut Client, link: &Link, options: &super::Options) -> Unit {
+    let requests_left = |max: u32, owed: u32| max.saturating_sub(owed + unit.replies);
+    let for_client = requests_left(options.client_requests_max, client.replies_owed);
+    let for_link = requests_left(options.connection_requests_max, link.replies_owed);
+    let replies_max = unit.replies + for_client.min(for_link);
+    let bytes_max = options.send_buffer_bytes.saturating_sub(link.out.weight());
+    let Unit { mut end, mut replies } = unit;
+    while replies < replies_max
+        && end < bytes_max
+        && let Said::Request(request @ Request { form: Form::Array(1..), .. }) = client.cut(&said[end..])
+    {
+        let bytes = &said[end..end + request.end];
+        if bytes.len() > options.bytes_max || route(arguments(bytes, request.form)) != Route::Shared {
+            break;
+        }
+        client.cut_off();
+        end += bytes.len();
+        replies += 1;
+    }
+    Unit { end, replies }
 }
 
 fn is_exec<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> bool {

@@ -363,21 +363,39 @@ fn who_reads_in_time_what_others_wait_behind_goes_on() {
 
 #[test]
 fn requests_under_way_are_bounded_for_a_client_and_for_a_connection() {
-    let mut world = World::new(Options { client_requests_max: 3, connection_requests_max: 4, ..options() });
-    let clients: Vec<_> = (0..3).map(|_| world.accept()).collect();
+    let forms: [fn(usize) -> String; 2] =
+        [|client| format!("ECHO {client}\r\n"), |client| format!("*2\r\n$4\r\nECHO\r\n$1\r\n{client}\r\n")];
+    for request in forms {
+        let mut world = World::new(Options { client_requests_max: 3, connection_requests_max: 4, ..options() });
+        let clients: Vec<_> = (0..3).map(|_| world.accept()).collect();
+        world.ask(0, "PING\r\n");
+        world.writes.clear();
+        for &client in &clients {
+            world.say(client, request(client).repeat(5).as_bytes());
+        }
+        let id = world.only_link();
+        world.carry_to_server(id, usize::MAX);
+        world.carry_to_server(id, usize::MAX);
+        assert_eq!(world.writes.concat(), request(0).repeat(3) + &request(1));
+        assert!(clients.iter().all(|&client| !world.say(client, b"PING\r\n")));
+        world.settle();
+        assert!(clients.iter().all(|&client| world.take(client) == format!("$1\r\n{client}\r\n").repeat(5)));
+    }
+}
+
+#[test]
+fn no_more_requests_are_taken_than_the_server_has_room_for() {
+    let mut world = World::new(Options { send_buffer_bytes: 100, ..options() });
+    world.accept();
     world.ask(0, "PING\r\n");
     world.writes.clear();
-    for &client in &clients {
-        world.say(client, "PING\r\n".repeat(5).as_bytes());
-    }
-    let id = world.only_link();
-    world.carry_to_server(id, usize::MAX);
-    world.carry_to_server(id, usize::MAX);
-    // Three of the first, one of the second.
-    assert_eq!(world.writes.concat(), "PING\r\n".repeat(4));
-    assert!(clients.iter().all(|&client| !world.say(client, b"PING\r\n")));
+    let ping = "*1\r\n$4\r\nPING\r\n";
+    world.say(0, ping.repeat(20).as_bytes());
+    world.carry_to_server(world.only_link(), usize::MAX);
+    // Fourteen bytes each: the eighth begins within the bound.
+    assert_eq!(world.writes, [ping.repeat(8)]);
     world.settle();
-    assert!(clients.iter().all(|&client| world.take(client) == "+PONG\r\n".repeat(5)));
+    assert_eq!(world.take(0), "+PONG\r\n".repeat(20));
 }
 
 #[test]

@@ -81,6 +81,36 @@ fn a_server_that_breaks_the_protocol_costs_the_clients_with_work_in_it() {
 }
 
 #[test]
+fn replies_in_front_of_what_is_none_are_passed_on() {
+    for (behind, broken) in [(">0\r\n", "the server sent an unexpected push"), ("?", "the server's reply is not RESP")]
+    {
+        let mut world = world();
+        world.say(0, "*1\r\n$4\r\nPING\r\n".repeat(4).as_bytes());
+        let id = world.only_link();
+        world.server_says(id, format!("+1\r\n+2\r\n{behind}").as_bytes());
+        world.carry_from_server(id, usize::MAX);
+        world.settle();
+        let error = format!("-ERR {broken}; whether the command ran is unknown\r\n");
+        assert_eq!(world.take(0), format!("+1\r\n+2\r\n{error}{error}"));
+    }
+}
+
+#[test]
+fn a_reply_that_came_in_pieces_is_no_part_of_the_next() {
+    let mut world = world();
+    world.say(0, b"GETRANGE a 100\r\n");
+    world.say(1, b"PING\r\n");
+    let id = world.only_link();
+    while world.carry_to_server(id, usize::MAX) {}
+    world.carry_from_server(id, 50);
+    world.carry_from_server(id, 58);
+    world.break_link(id);
+    world.settle();
+    assert_eq!(world.take(0).len(), "$100\r\n\r\n".len() + 100);
+    assert_eq!((world.take(1), world.clients[1].closed), (LOST.to_owned(), None));
+}
+
+#[test]
 fn a_reply_to_nothing_costs_the_connection() {
     let mut world = world();
     let id = world.only_link();
