@@ -141,6 +141,9 @@ fn names_are_found_in_any_case_and_only_whole() {
     assert_eq!(of("client|SETINFO|lib-name|x"), Route::Own(Effect::SetInfo));
     assert_eq!(of("ge"), Route::Pinned);
     assert_eq!(of("gett"), Route::Pinned);
+    assert_eq!(of("get\0"), Route::Pinned);
+    assert_eq!(of("bgrewriteaof"), Route::Pinned);
+    assert_eq!(of("ZREVRANGEBYSCORE"), Route::Shared);
     assert_eq!(of("client"), Route::Pinned);
     assert_eq!(of("client|"), Route::Pinned);
     assert_eq!(of(""), Route::Pinned);

@@ -87,6 +87,8 @@ fn what_a_server_may_read_in_another_way_is_no_request() {
         (b"*1\rx", Malformed::LineEnd),
         (b"*1\r\n:", Malformed::Argument),
         (b"*1\r\n$-1\r\n", Malformed::Length),
+        (b"*01\r\n$4\r\nPING\r\n", Malformed::Length),
+        (b"*1\r\n$04\r\nPING\r\n", Malformed::Length),
         (b"*1\r\n$1\r\nabc", Malformed::LineEnd),
         (b"*1\r\n$1\r\na\rc", Malformed::LineEnd),
     ];
@@ -166,6 +168,7 @@ fn what_is_no_reply_is_said_to_be_none() {
         (b"+a\nb\r\n", Malformed::LineEnd),
         (b"+a\rb\r\n", Malformed::LineEnd),
         (b"$1\r\nabc", Malformed::LineEnd),
+        (b"$01\r\na\r\n", Malformed::Length),
     ];
     for (stream, expected) in cases {
         assert_eq!(whole_reply(stream), Err(*expected), "{}", stream.escape_ascii());

@@ -4,7 +4,7 @@
 //! up no other command behind it.
 
 use super::commands::COMMANDS;
-use crate::wire::frame::Form;
+use crate::wire::frame::{Form, short_length};
 
 /// The way of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +84,15 @@ const NAME_BYTES_MAX: usize = 32;
 #[must_use]
 pub fn route<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Route {
     let Some(name) = arguments.next() else { return Route::Pinned };
-    let mut key = Key::default();
-    // Only this side of a subcommand is a bar: servers know no command with one in its name.
-    if name.contains(&b'|') || !key.append(name) {
-        return Route::Pinned;
-    }
-    match find(key.bytes()) {
+    match find_first(name) {
         Route::Container => {
-            let found = arguments.next().is_some_and(|subcommand| key.append(b"|") && key.append(subcommand));
-            if found { find(key.bytes()) } else { Route::Pinned }
+            let mut key = Key::default();
+            let subcommand = arguments.next().unwrap_or_default();
+            if key.append(name) && key.append(b"|") && key.append(subcommand) {
+                find(key.bytes())
+            } else {
+                Route::Pinned
+            }
         }
         // Wherever the word stands: what is the name of a group or of a stream could hide the option.
         Route::OwnIfBlocking if arguments.any(|argument| argument.eq_ignore_ascii_case(b"BLOCK")) => {
@@ -102,6 +102,74 @@ pub fn route<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Route {
         found @ (Route::Shared | Route::Own(_) | Route::Wait | Route::Quit | Route::Pinned) => found,
     }
 }
+
+/// What the table has for a name that is no subcommand's.
+fn find_first(name: &[u8]) -> Route {
+    if let Some(word) = Word::of(name) {
+        return SHORT.binary_search_by_key(&word.0, |&(word, _)| word).map_or(Route::Pinned, |at| SHORT[at].1);
+    }
+    let mut key = Key::default();
+    // Only this side of a subcommand is a bar: servers know no command with one in its name.
+    if name.contains(&b'|') || !key.append(name) { Route::Pinned } else { find(key.bytes()) }
+}
+
+/// A short name in lower case as a number: in the order of the names.
+struct Word(u64);
+
+impl Word {
+    const BYTES_MAX: usize = size_of::<u64>();
+
+    /// `None` for a longer name, and for one whose end could not be told from what fills the number up.
+    fn of(name: &[u8]) -> Option<Self> {
+        name.last().filter(|&&byte| byte != 0)?;
+        let mut bytes = [0; Self::BYTES_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        bytes.make_ascii_lowercase();
+        Some(Self(u64::from_be_bytes(bytes)))
+    }
+
+    /// The same for a name of the table, unless it is a subcommand's.
+    const fn listed(name: &[u8]) -> Option<Self> {
+        if name.len() > Self::BYTES_MAX {
+            return None;
+        }
+        let (mut word, mut at) = (0, 0);
+        while at < Self::BYTES_MAX {
+            let byte = if at < name.len() { name[at] } else { 0 };
+            if byte == b'|' {
+                return None;
+            }
+            word = word << 8 | byte as u64;
+            at += 1;
+        }
+        Some(Self(word))
+    }
+}
+
+/// The table's lines with short names: nearly all requests are for one of these.
+static SHORT: [(u64, Route); SHORT_LINES] = {
+    let mut lines = [(0, Route::Pinned); SHORT_LINES];
+    let (mut line, mut at) = (0, 0);
+    while at < COMMANDS.len() {
+        if let Some(word) = Word::listed(COMMANDS[at].0.as_bytes()) {
+            lines[line] = (word.0, COMMANDS[at].1);
+            line += 1;
+        }
+        at += 1;
+    }
+    lines
+};
+
+const SHORT_LINES: usize = {
+    let (mut lines, mut at) = (0, 0);
+    while at < COMMANDS.len() {
+        if Word::listed(COMMANDS[at].0.as_bytes()).is_some() {
+            lines += 1;
+        }
+        at += 1;
+    }
+    lines
+};
 
 /// A name on its way into the table, in lower case.
 #[derive(Default)]
@@ -182,6 +250,10 @@ pub struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// Behind the line that begins here, and the number in it.
     fn number_line(&mut self) -> Option<usize> {
+        if let Some((number, len)) = short_length(self.rest.get(1..)?) {
+            self.rest = &self.rest[1 + len..];
+            return Some(number);
+        }
         let (mut number, mut at) = (0_usize, 1);
         while let Some(&byte) = self.rest.get(at) {
             at += 1;

@@ -1,6 +1,6 @@
 //! Where requests and replies end in a stream of RESP that comes in any pieces.
 //!
-//! A framer looks at each byte once and copies none: between two pieces it keeps a state of a few words, whatever the
+//! A framer copies no byte and looks at each once, at those of a short frame of which a part is missing twice: between two pieces it keeps a state of a few words, whatever the
 //! size of what it is in the middle of. It says where a frame ends and of what kind it is; what the frame means is not
 //! its concern. Nested replies need no stack: it is enough to count the items that are still owed.
 //!
@@ -104,6 +104,35 @@ impl Length {
     }
 }
 
+/// The length that stands here and how many bytes it takes with its line end, if it has few digits and all of it is there:
+/// most lengths are such.
+pub(crate) fn short_length(bytes: &[u8]) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte - b'0');
+    match *bytes {
+        [ones @ b'0'..=b'9', b'\r', b'\n', ..] => Some((digit(ones), 3)),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => Some((digit(tens) * 10 + digit(ones), 4)),
+        [hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Some((digit(hundreds) * 100 + digit(tens) * 10 + digit(ones), 5))
+        }
+        _ => None,
+    }
+}
+
+/// What follows the string that begins here, if all of it is there and it is short.
+fn behind_string(bytes: &[u8]) -> Option<&[u8]> {
+    let bytes = bytes.strip_prefix(b"$")?;
+    let (length, line) = short_length(bytes)?;
+    bytes.get(line + length..)?.strip_prefix(b"\r\n")
+}
+
+/// The request that begins here, if all of it is there and everything in it is short, as nearly always: its arguments and
+/// where it ends. Of all others the framer tells more.
+fn whole_request(bytes: &[u8]) -> Option<(usize, usize)> {
+    let (arguments, line) = short_length(bytes.strip_prefix(b"*")?)?;
+    let rest = (0..arguments).try_fold(&bytes[1 + line..], |rest, _| behind_string(rest))?;
+    Some((arguments, bytes.len() - rest.len()))
+}
+
 /// Passes over a string and the CR LF behind it, of which `left` bytes are still to come. `true` when it is complete.
 fn skip_string(left: &mut u64, bytes: &[u8], at: &mut usize) -> Result<bool, Malformed> {
     while *left > 2 {
@@ -201,6 +230,11 @@ impl RequestFramer {
     /// Looks at bytes it has not seen. `None`: all of them belong to a request that goes on. After an error the stream
     /// cannot be cut any more.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Option<Request>, Malformed> {
+        if self.is_between()
+            && let Some((arguments, end)) = whole_request(bytes)
+        {
+            return Ok(Some(Request { end, form: Form::Array(arguments as u64) }));
+        }
         let mut at = 0;
         loop {
             match &mut self.state {
@@ -350,6 +384,11 @@ impl ReplyFramer {
     /// Looks at bytes it has not seen. `None`: all of them belong to a reply that goes on. After an error the stream
     /// cannot be cut any more.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Option<Reply>, Malformed> {
+        if self.is_between()
+            && let Some(rest) = behind_string(bytes)
+        {
+            return Ok(Some(Reply { end: bytes.len() - rest.len(), kind: Kind::Value }));
+        }
         let mut at = 0;
         loop {
             let item_complete = match &mut self.state {
