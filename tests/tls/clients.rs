@@ -16,7 +16,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, ClientConfig, Error, SupportedProtocolVersion};
 
-use crate::support::{Authority, Client, Folder, KeyKind, Server, roots, server_params};
+use crate::support::{Authority, Folder, KeyKind, Peer, Server, roots, server_params};
 
 /// The start of 11 June 2025, which is the start of a ticket epoch, too.
 const JUNE_11: u64 = 81_000 * 21_600;
@@ -106,7 +106,7 @@ fn made(authority: &Authority, params: &CertificateParams) -> Shown {
 type Outcome = Result<(bool, Option<Box<str>>), (Failure, AlertDescription, Option<Box<str>>)>;
 
 fn connect(acceptor: &Acceptor, config: &Arc<ClientConfig>) -> Outcome {
-    let mut client = Client::new(config.clone(), "redis.test");
+    let mut client = Peer::client(config.clone(), "redis.test");
     let mut server = Server::new(acceptor.engine());
     loop {
         let flight = client.output();
@@ -377,7 +377,7 @@ fn handshakes_that_overlap_keep_the_ends_of_their_certificates_apart() {
     NOW.set(end - 7_000);
     let acceptor = pki.acceptor(Some(&ClientAuth { required: false, ..pki.required() }));
     let configs = [pki.client(&TLS12, Some(&made(&pki.authority, &short))), pki.client(&TLS12, None)];
-    let mut pairs = configs.clone().map(|config| (Client::new(config, "redis.test"), Server::new(acceptor.engine())));
+    let mut pairs = configs.clone().map(|config| (Peer::client(config, "redis.test"), Server::new(acceptor.engine())));
     // Record by record, in turns: the certificate of one is verified while the other is in the middle.
     for _ in 0..3 {
         let flights = pairs.each_mut().map(|(client, _)| client.output());

@@ -25,7 +25,7 @@ fn a_client_that_closes_its_direction_still_gets_replies() {
         let replies = server.engine.take_replies();
         assert_eq!(records(&replies).count(), 1);
         client.take(&replies).unwrap();
-        assert!(client.is_closed_by_server());
+        assert!(client.is_closed_by_other());
     }
 }
 
@@ -37,7 +37,7 @@ fn a_server_that_closes_its_direction_still_gets_requests() {
         shake_hands(&mut client, &mut server);
         server.engine.close_notify();
         client.take(&server.engine.take_replies()).unwrap();
-        assert!(client.is_closed_by_server());
+        assert!(client.is_closed_by_other());
         assert_eq!(server.open(&client.seal(b"still talking")).records, 1);
         assert_eq!(server.received, b"still talking");
         client.connection.send_close_notify();
@@ -100,7 +100,7 @@ fn close_notify_in_the_middle_of_a_tls13_handshake_reaches_the_client() {
     assert!(server.engine.is_handshaking());
     server.engine.close_notify();
     client.take(&server.engine.take_replies()).unwrap();
-    assert!(client.is_closed_by_server());
+    assert!(client.is_closed_by_other());
     // The client goes on to finish its handshake, which changes nothing.
     assert_eq!(server.open(&client.output()).status, OpenStatus::Drained);
     assert!(!server.engine.has_replies());
@@ -123,7 +123,7 @@ fn close_notify_in_the_middle_of_a_resumed_tls12_handshake_is_not_possible() {
     let options = Options { tickets: Some(crate::resumption::keys("a")), ..Options::default() };
     let config = world.client_config(rustls::crypto::aws_lc_rs::default_provider(), &[&TLS12]);
     for resumed in [false, true] {
-        let mut client = crate::support::Client::new(config.clone(), "redis.test");
+        let mut client = crate::support::Peer::client(config.clone(), "redis.test");
         let mut server = Server::new(world.acceptor(&options).engine());
         server.open(&client.output());
         if resumed {

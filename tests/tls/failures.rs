@@ -7,7 +7,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, SignatureScheme, SupportedProtocolVersion};
 
 use crate::forger::{APPLICATION_DATA, CHANGE_CIPHER_SPEC, Forger, HANDSHAKE};
-use crate::support::{Authority, Client, KeyKind, Server, World, roots, shake_hands};
+use crate::support::{Authority, KeyKind, Peer, Server, World, roots, shake_hands};
 
 /// A plain fatal alert.
 const fn fatal(alert: u8) -> [u8; 7] {
@@ -24,7 +24,7 @@ fn refused(
     provider: CryptoProvider,
     versions: &[&'static SupportedProtocolVersion],
 ) -> (Failure, AlertDescription) {
-    let mut client = Client::new(world.client_config(provider, versions), "redis.test");
+    let mut client = Peer::client(world.client_config(provider, versions), "redis.test");
     let mut server = Server::new(world.acceptor(options).engine());
     let OpenStatus::Failed(failure) = server.open(&client.output()).status else { panic!("accepted") };
     let Err(Error::AlertReceived(alert)) = client.take(&server.engine.take_replies()) else { panic!("no alert") };

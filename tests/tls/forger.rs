@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs as provider;
 use rustls::version::TLS13;
 use rustls::{AlertDescription, Error, KeyLog};
 
-use crate::support::{Client, Server, World, shake_hands};
+use crate::support::{Peer, Server, World, shake_hands};
 
 /// Content types (RFC 8446, appendix B.1).
 pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -18,7 +18,7 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 
 pub(crate) struct Forger {
     /// Reads what the server says; must not write.
-    pub(crate) client: Client,
+    pub(crate) client: Peer,
     pen: Pen,
 }
 
@@ -28,7 +28,7 @@ impl Forger {
         let log = Arc::new(Secret::of("CLIENT_TRAFFIC_SECRET_0"));
         let mut config = Arc::unwrap_or_clone(world.client_config(provider::default_provider(), &[&TLS13]));
         config.key_log = Arc::<Secret>::clone(&log);
-        let mut client = Client::new(Arc::new(config), "redis.test");
+        let mut client = Peer::client(Arc::new(config), "redis.test");
         let mut server = world.server();
         shake_hands(&mut client, &mut server);
         (Self { client, pen: log.pen() }, server)

@@ -4,7 +4,7 @@ use ringwall::tls::{Acceptor, OpenStatus, Options, Policy, Summary, Version};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::version::{TLS12, TLS13};
 
-use crate::support::{Client, KeyKind, Server, World, shake_hands};
+use crate::support::{KeyKind, Peer, Server, World, shake_hands};
 
 #[test]
 fn each_version_and_kind_of_key_gets_the_preferred_suite_and_group() {
@@ -58,7 +58,7 @@ fn each_suite_is_used_when_the_client_has_no_other() {
         let world = World::new(kind);
         let mut provider = aws_lc_rs::default_provider();
         provider.cipher_suites = vec![suite];
-        let mut client = Client::new(world.client_config(provider, &[suite.version()]), "redis.test");
+        let mut client = Peer::client(world.client_config(provider, &[suite.version()]), "redis.test");
         let mut server = world.server();
         shake_hands(&mut client, &mut server);
         assert_eq!(server.engine.summary().unwrap().cipher, name);
@@ -74,7 +74,7 @@ fn a_client_that_guessed_no_group_of_ours_is_asked_to_retry() {
     let mut provider = aws_lc_rs::default_provider();
     // The client sends a share for its first group only, which the listener does not have.
     provider.kx_groups = vec![kx_group::MLKEM768, kx_group::SECP384R1];
-    let mut client = Client::new(world.client_config(provider, &[&TLS13]), "redis.test");
+    let mut client = Peer::client(world.client_config(provider, &[&TLS13]), "redis.test");
     let mut server = world.server();
     assert_eq!(server.open(&client.output()).status, OpenStatus::Drained);
     assert!(server.engine.is_handshaking());
@@ -105,7 +105,7 @@ fn handshakes_that_overlap_keep_their_server_names_apart() {
     let world = World::new(KeyKind::Ecdsa);
     let acceptor = world.acceptor(&Options::default());
     let config = world.client_config(aws_lc_rs::default_provider(), &[&TLS13]);
-    let mut clients = ["redis.test", "cache.test"].map(|name| Client::new(config.clone(), name));
+    let mut clients = ["redis.test", "cache.test"].map(|name| Peer::client(config.clone(), name));
     let mut servers = [Server::new(acceptor.engine()), Server::new(acceptor.engine())];
     for (client, server) in clients.iter_mut().zip(&mut servers) {
         server.open(&client.output());
@@ -125,7 +125,7 @@ fn a_second_hello_leaves_no_server_name_to_the_next_connection() {
     let acceptor = world.acceptor(&Options::default());
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![kx_group::MLKEM768, kx_group::SECP384R1];
-    let mut first = Client::new(world.client_config(provider, &[&TLS13]), "redis.test");
+    let mut first = Peer::client(world.client_config(provider, &[&TLS13]), "redis.test");
     shake_hands(&mut first, &mut Server::new(acceptor.engine()));
     let mut second = Server::new(acceptor.engine());
     second.open(&world.client(&[&TLS13]).output()[..100]);
@@ -136,7 +136,7 @@ fn a_second_hello_leaves_no_server_name_to_the_next_connection() {
 fn a_client_that_asks_for_an_address_has_no_server_name() {
     let world = World::with_names(KeyKind::Ecdsa, &["127.0.0.1"]);
     let config = world.client_config(aws_lc_rs::default_provider(), &[&TLS13]);
-    let (mut client, mut server) = (Client::new(config, "127.0.0.1"), world.server());
+    let (mut client, mut server) = (Peer::client(config, "127.0.0.1"), world.server());
     shake_hands(&mut client, &mut server);
     assert_eq!(server.engine.summary().unwrap().server_name, None);
 }

@@ -8,7 +8,6 @@ mod forger;
 mod handshakes;
 mod identity;
 mod names;
-mod peer;
 mod pieces;
 mod policy;
 mod records;

@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, ClientConfig, Error, RootCertStore, SignatureScheme};
 
-use crate::support::{Authority, Client, Folder, KeyKind, Server, roots, server_params};
+use crate::support::{Authority, Folder, KeyKind, Peer, Server, roots, server_params};
 
 /// An authority and what it has certified.
 struct Shop {
@@ -48,7 +48,7 @@ impl Shop {
 
     /// Which of the certificates a client is shown that asks for `name`, and trusts it for whatever name it has.
     fn shown(&self, acceptor: &Acceptor, config: ClientConfig, name: &'static str) -> usize {
-        let mut client = Client::new(config.into(), name);
+        let mut client = Peer::client(config.into(), name);
         let mut server = Server::new(acceptor.engine());
         assert_eq!(server.open(&client.output()).status, OpenStatus::Drained, "{name}");
         // A client that finds a wrong name still has the certificate.
@@ -138,7 +138,7 @@ fn a_strict_listener_refuses_names_it_has_not_and_clients_without_one() {
                 .unwrap()
                 .with_root_certificates(shop.roots())
                 .with_no_client_auth();
-            let mut client = Client::new(config.into(), name);
+            let mut client = Peer::client(config.into(), name);
             let mut server = Server::new(acceptor.engine());
             assert_eq!(server.open(&client.output()).status, OpenStatus::Failed(failure));
             assert_eq!(client.take(&server.engine.take_replies()), Err(Error::AlertReceived(alert)));

@@ -6,13 +6,13 @@ use rustls::SupportedProtocolVersion;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::version::{TLS12, TLS13};
 
-use crate::support::{Client, KeyKind, Server, World, shake_hands};
+use crate::support::{KeyKind, Peer, Server, World, shake_hands};
 
 /// A client whose hello is short, for tests that cut it everywhere.
-fn short_client(world: &World, version: &'static SupportedProtocolVersion) -> Client {
+fn short_client(world: &World, version: &'static SupportedProtocolVersion) -> Peer {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![kx_group::X25519];
-    Client::new(world.client_config(provider, &[version]), "redis.test")
+    Peer::client(world.client_config(provider, &[version]), "redis.test")
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_hello_in_many_small_records_completes_in_any_pieces_and_budget() {
     for (piece, records_max) in [(1, 1), (7, 1), (100, 3), (10_000, 1), (10_000, usize::MAX)] {
         let mut config = (*world.client_config(aws_lc_rs::default_provider(), &[&TLS13])).clone();
         config.max_fragment_size = Some(64);
-        let (mut client, mut server) = (Client::new(config.into(), "redis.test"), world.server());
+        let (mut client, mut server) = (Peer::client(config.into(), "redis.test"), world.server());
         let mut records = 0;
         for _ in 0..2 {
             for piece in client.output().chunks(piece) {
@@ -86,7 +86,7 @@ fn a_hello_in_many_small_records_completes_in_any_pieces_and_budget() {
 
 /// Three records, of 6, 0 and 300 bytes, as one client sends them. Each connection has its own keys, so each cut gets
 /// its own.
-fn three_records(client: &mut Client) -> Vec<u8> {
+fn three_records(client: &mut Peer) -> Vec<u8> {
     let mut ciphertext = client.seal(b"PING\r\n");
     ciphertext.extend(client.seal(&[b'x'; 300]));
     ciphertext.extend(client.seal(b"QUIT\r\n"));

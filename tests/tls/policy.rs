@@ -6,7 +6,7 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, SupportedCipherSuite};
 
-use crate::support::{Client, KeyKind, Server, World, shake_hands};
+use crate::support::{KeyKind, Peer, Server, World, shake_hands};
 
 fn suite(name: &str) -> CipherSuite {
     CipherSuite::all().find(|suite| suite.name() == name).unwrap()
@@ -32,7 +32,7 @@ fn provider(suites: &[SupportedCipherSuite], groups: &[&'static dyn SupportedKxG
 }
 
 /// The failure of a client's first flight and the alert that the client finds.
-fn refused(mut client: Client, acceptor: &Acceptor) -> (Failure, AlertDescription) {
+fn refused(mut client: Peer, acceptor: &Acceptor) -> (Failure, AlertDescription) {
     let mut server = Server::new(acceptor.engine());
     let OpenStatus::Failed(failure) = server.open(&client.output()).status else { panic!("accepted") };
     let Err(Error::AlertReceived(alert)) = client.take(&server.engine.take_replies()) else { panic!("no alert") };
@@ -59,7 +59,7 @@ fn the_listener_s_order_of_suites_rules_and_no_other_is_accepted() {
         (&TLS13, cipher_suite::TLS13_AES_128_GCM_SHA256),
         (&TLS12, cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
     ] {
-        let client = Client::new(world.client_config(provider(&[offered], &[]), &[version]), "redis.test");
+        let client = Peer::client(world.client_config(provider(&[offered], &[]), &[version]), "redis.test");
         assert_eq!(refused(client, &acceptor), (Failure::NoSharedCipher, AlertDescription::HandshakeFailure));
     }
 }
@@ -78,13 +78,13 @@ fn each_group_is_used_where_the_listener_has_it_and_refused_where_not() {
     ] {
         let config = world.client_config(provider(&[], &[offered]), &[&TLS13]);
         let only = acceptor(&world, Policy { groups: vec![group(name)], ..Policy::default() });
-        let (mut client, mut server) = (Client::new(config.clone(), "redis.test"), Server::new(only.engine()));
+        let (mut client, mut server) = (Peer::client(config.clone(), "redis.test"), Server::new(only.engine()));
         shake_hands(&mut client, &mut server);
         assert_eq!(server.engine.summary().unwrap().group, Some(name));
 
         let others = Group::all().filter(|other| *other != group(name)).collect();
         let others = acceptor(&world, Policy { groups: others, ..Policy::default() });
-        let refused = refused(Client::new(config, "redis.test"), &others);
+        let refused = refused(Peer::client(config, "redis.test"), &others);
         assert_eq!(refused, (Failure::NoSharedGroup, AlertDescription::HandshakeFailure), "{name}");
     }
 }
@@ -99,7 +99,7 @@ fn a_listener_with_post_quantum_groups_only_refuses_classical_clients_of_each_ve
     assert_eq!(server.engine.summary().unwrap().group, Some("X25519MLKEM768"));
     let classical = [kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
     for version in [&TLS13, &TLS12] {
-        let client = Client::new(world.client_config(provider(&[], &classical), &[version]), "redis.test");
+        let client = Peer::client(world.client_config(provider(&[], &classical), &[version]), "redis.test");
         assert_eq!(refused(client, &acceptor), (Failure::NoSharedGroup, AlertDescription::HandshakeFailure));
     }
 }
@@ -112,7 +112,7 @@ fn an_application_protocol_is_agreed_on_where_both_have_one() {
     let client = |protocols: &[&str]| {
         let mut config = (*world.client_config(aws_lc_rs::default_provider(), &[&TLS13])).clone();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        Client::new(config.into(), "redis.test")
+        Peer::client(config.into(), "redis.test")
     };
     for (policy, offered, agreed) in [
         (policy.clone(), &["resp", "redis"][..], Some("redis")),

@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
-use crate::support::{Client, Folder, KeyKind, Server, World, shake_hands};
+use crate::support::{Folder, KeyKind, Peer, Server, World, shake_hands};
 
 /// Ticket keys of one process for the listener named `binding`.
 pub(crate) fn keys(binding: &str) -> TicketKeys {
@@ -32,7 +32,7 @@ fn config(world: &World, version: &'static SupportedProtocolVersion) -> Arc<Clie
 
 /// One connection to a new acceptor; the client keeps the ticket.
 fn connect(world: &World, options: &Options, config: &Arc<ClientConfig>) -> Summary {
-    let mut client = Client::new(config.clone(), "redis.test");
+    let mut client = Peer::client(config.clone(), "redis.test");
     let mut server = Server::new(world.acceptor(options).engine());
     shake_hands(&mut client, &mut server);
     // Traffic flows whichever way it came about.
@@ -117,7 +117,7 @@ fn a_ticket_lasts_into_the_next_epoch_and_not_beyond() {
 fn one_ticket_leaves_with_the_end_of_the_handshake() {
     let world = World::new(KeyKind::Ecdsa);
     for (option, tickets) in [(options(keys("a")), 1), (Options::default(), 0)] {
-        let mut client = Client::new(config(&world, &TLS13), "redis.test");
+        let mut client = Peer::client(config(&world, &TLS13), "redis.test");
         let mut server = Server::new(world.acceptor(&option).engine());
         server.open(&client.output());
         client.take(&server.engine.take_replies()).unwrap();
@@ -125,7 +125,7 @@ fn one_ticket_leaves_with_the_end_of_the_handshake() {
         assert!(server.engine.summary().is_some());
         assert_eq!(server.engine.has_replies(), tickets == 1);
         client.take(&server.engine.take_replies()).unwrap();
-        assert_eq!(client.connection.tls13_tickets_received(), tickets);
+        assert_eq!(client.tickets(), tickets);
     }
 }
 
@@ -145,7 +145,7 @@ fn a_client_is_known_by_a_ticket_that_opens_and_by_nothing_else() {
     let world = World::new(KeyKind::Ecdsa);
     for version in [&TLS13, &TLS12] {
         let config = config(&world, version);
-        let hello = || Client::new(config.clone(), "redis.test").output();
+        let hello = || Peer::client(config.clone(), "redis.test").output();
         let acceptor = world.acceptor(&options(keys("a")));
         assert!(!acceptor.knows(&hello()), "without a ticket");
         connect(&world, &options(keys("a")), &config);

@@ -1,4 +1,4 @@
-//! What the tests of `ringwall::tls` share: certificates made on the spot, a rustls client, and the engine under test
+//! What the tests of `ringwall::tls` share: certificates made on the spot, rustls as the peer, and the engine under test
 //! with a pool of its own.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses a part of it; a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use ringwall::pool::{Pool, SendBuf};
 use ringwall::tls::{Acceptor, Credentials, Engine, Failure, Identity, OpenStatus, Opened, Options};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, SupportedProtocolVersion};
 
 /// More records than any test sends at once.
 pub(crate) const UNLIMITED: usize = usize::MAX;
@@ -177,8 +177,8 @@ impl World {
     }
 
     /// A client with the provider's defaults.
-    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> Client {
-        Client::new(self.client_config(aws_lc_rs::default_provider(), versions), "redis.test")
+    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> Peer {
+        Peer::client(self.client_config(aws_lc_rs::default_provider(), versions), "redis.test")
     }
 
     pub(crate) fn client_config(
@@ -201,16 +201,22 @@ pub(crate) fn roots(certificate: &CertificateDer<'_>) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// A rustls client in memory.
-pub(crate) struct Client {
-    pub(crate) connection: ClientConnection,
+/// rustls as the peer, in either role, in memory.
+pub(crate) struct Peer {
+    pub(crate) connection: Connection,
     pub(crate) received: Vec<u8>,
+    /// Why it gave up.
+    pub(crate) error: Option<rustls::Error>,
 }
 
-impl Client {
-    pub(crate) fn new(config: Arc<ClientConfig>, name: &'static str) -> Self {
-        let connection = ClientConnection::new(config, ServerName::try_from(name).unwrap()).unwrap();
-        Self { connection, received: Vec::new() }
+impl Peer {
+    pub(crate) fn new(connection: impl Into<Connection>) -> Self {
+        Self { connection: connection.into(), received: Vec::new(), error: None }
+    }
+
+    /// A client of the server with this name.
+    pub(crate) fn client(config: Arc<ClientConfig>, name: &'static str) -> Self {
+        Self::new(ClientConnection::new(config, ServerName::try_from(name).unwrap()).unwrap())
     }
 
     /// The ciphertext it wants to send.
@@ -233,23 +239,39 @@ impl Client {
         output
     }
 
+    /// Takes ciphertext until it gives up, and says then why it did.
     pub(crate) fn take(&mut self, mut ciphertext: &[u8]) -> Result<(), rustls::Error> {
-        while !ciphertext.is_empty() {
+        while !ciphertext.is_empty() && self.error.is_none() {
             if self.connection.read_tls(&mut ciphertext).unwrap() == 0 {
-                return Ok(());
+                break;
             }
-            self.connection.process_new_packets()?;
-            let mut plaintext = Vec::new();
-            // Ends with "would block" or with the end of the stream: either is fine.
-            let _ = self.connection.reader().read_to_end(&mut plaintext);
-            self.received.extend(plaintext);
+            match self.connection.process_new_packets() {
+                Ok(state) => {
+                    let start = self.received.len();
+                    self.received.resize(start + state.plaintext_bytes_to_read(), 0);
+                    self.connection.reader().read_exact(&mut self.received[start..]).unwrap();
+                }
+                Err(error) => self.error = Some(error),
+            }
         }
-        Ok(())
+        self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether the server's close_notify is here.
-    pub(crate) fn is_closed_by_server(&mut self) -> bool {
+    /// Whether the other side's close_notify is here.
+    pub(crate) fn is_closed_by_other(&mut self) -> bool {
         self.connection.process_new_packets().unwrap().peer_has_closed()
+    }
+
+    /// The name that the client of a server has asked for.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        let Connection::Server(connection) = &self.connection else { panic!("it plays the client") };
+        connection.server_name()
+    }
+
+    /// Tickets of TLS 1.3 that a client has got.
+    pub(crate) fn tickets(&self) -> u32 {
+        let Connection::Client(connection) = &self.connection else { panic!("it plays the server") };
+        connection.tls13_tickets_received()
     }
 }
 
@@ -283,7 +305,7 @@ impl Server {
 }
 
 /// Carries bytes both ways until both sides are silent.
-pub(crate) fn shake_hands(client: &mut Client, server: &mut Server) {
+pub(crate) fn shake_hands(client: &mut Peer, server: &mut Server) {
     loop {
         let hello = client.output();
         let opened = server.open(&hello);

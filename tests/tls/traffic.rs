@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SH
 use rustls::version::{TLS12, TLS13};
 
 use crate::forger::{ALERT, APPLICATION_DATA, Forger, HANDSHAKE};
-use crate::support::{Client, KeyKind, Server, World, records, shake_hands};
+use crate::support::{KeyKind, Peer, Server, World, records, shake_hands};
 
 #[test]
 fn bytes_go_both_ways_and_an_idle_engine_holds_no_buffer() {
@@ -61,7 +61,7 @@ fn sealing_appends_to_what_the_buffer_holds_and_puts_replies_in_front() {
     client.take(&server.engine.take_replies()).unwrap();
     server.open(&client.output());
     assert!(server.engine.has_replies());
-    assert_eq!(client.connection.tls13_tickets_received(), 0);
+    assert_eq!(client.tickets(), 0);
 
     let first = b"not TLS, sent already";
     let mut out = SendBuf::with_capacity(first.len() + server.engine.sealed_len_max(5));
@@ -70,7 +70,7 @@ fn sealing_appends_to_what_the_buffer_holds_and_puts_replies_in_front() {
     assert!(!server.engine.has_replies());
     assert_eq!(&out.data()[..first.len()], first);
     client.take(&out.data()[first.len()..]).unwrap();
-    assert_eq!(client.connection.tls13_tickets_received(), 1);
+    assert_eq!(client.tickets(), 1);
     assert_eq!(client.received, b"reply");
 }
 
@@ -134,7 +134,7 @@ fn tls12_with_aes_gcm_ends_with_close_notify_when_its_keys_are_spent() {
     let mut server = Server::new(world.acceptor(&options).engine());
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = vec![TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256];
-    let mut client = Client::new(world.client_config(provider, &[&TLS12]), "redis.test");
+    let mut client = Peer::client(world.client_config(provider, &[&TLS12]), "redis.test");
     shake_hands(&mut client, &mut server);
     // The first of the five is the server's Finished.
     for _ in 0..4 {
@@ -145,7 +145,7 @@ fn tls12_with_aes_gcm_ends_with_close_notify_when_its_keys_are_spent() {
     assert_eq!(records(&replies).map(|record| record[0]).collect::<Vec<_>>(), [ALERT]);
     client.take(&replies).unwrap();
     assert_eq!(client.received, b"xxxx");
-    assert!(client.is_closed_by_server());
+    assert!(client.is_closed_by_other());
     assert_eq!(server.seal(b"x"), Err(Failure::KeysExhausted));
     assert_eq!(server.open(b"").status, OpenStatus::Failed(Failure::KeysExhausted));
     assert_eq!(Failure::KeysExhausted.label(), "keys_exhausted");
