@@ -125,11 +125,7 @@ fn each_client_gets_what_it_would_get_alone() {
             assert_eq!(world.clients[client].closed, None);
             assert_eq!(world.take(client), talker.expected.concat(), "client {client}");
         }
-        let mut tags: Vec<_> = world.server.log.iter().filter(|last| last.starts_with("tag:")).collect();
-        let runs = tags.len();
-        tags.sort_unstable();
-        tags.dedup();
-        assert_eq!(tags.len(), runs, "no request ran twice");
+        world.server.assert_each_ran_once();
         bury(&mut world, talkers.len());
     });
 }
@@ -173,11 +169,7 @@ fn whatever_is_lost_no_client_gets_the_reply_of_another_and_nothing_runs_twice()
             let received = world.take(client);
             check(&received, &talker.expected, is_whole);
         }
-        let mut tags: Vec<_> = world.server.log.iter().filter(|last| last.starts_with("tag:")).collect();
-        let runs = tags.len();
-        tags.sort_unstable();
-        tags.dedup();
-        assert_eq!(tags.len(), runs, "no request ran twice");
+        world.server.assert_each_ran_once();
         for client in 0..talkers.len() {
             world.leave(client, Some(Errno(104)));
         }

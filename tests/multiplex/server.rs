@@ -67,6 +67,15 @@ impl Server {
         self.connections.len() - 1
     }
 
+    /// No request with a tag has run twice.
+    pub(crate) fn assert_each_ran_once(&self) {
+        let mut tags: Vec<_> = self.log.iter().filter(|last| last.starts_with("tag:")).collect();
+        let runs = tags.len();
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), runs, "a request ran twice");
+    }
+
     /// Takes bytes of a connection and runs what is complete in them.
     pub(crate) fn receive(&mut self, at: usize, bytes: &[u8]) {
         self.connections[at].input.extend_from_slice(bytes);
