@@ -40,6 +40,7 @@
 //! | 0 | `labels` | enums whose variants have names in logs and metrics |
 //! | 0 | [`rwlock`] | a read-write lock that never sleeps in the kernel |
 //! | 1 | [`secret`] | passwords in files of their own |
+//! | 1 | [`quota`] | so many a second, and how many there were beyond |
 //! | 1 | [`auth_check`] | whether a server asks for a password, as last seen |
 //! | 1 | [`io`] | operations in, completions out: [`Driver`](io::Driver), its io_uring, all `unsafe` but that of `pthread` |
 //! | 1 | [`tls`] | the only user of rustls: one connection as bytes in and bytes out, its records, certificates, tickets |
@@ -104,7 +105,8 @@
 //! the client's own where the connection's state matters; replies come back to whoever is next. All sessions are settled
 //! before the trunks, so that what came in one turn leaves as one write, and what a trunk has for sessions is settled in the
 //! same turn. A buffer between the two is the session's send in flight, or the multiplexer's: so either can make the other
-//! wait. Greetings, users and failed attempts are the session's business as ever.
+//! wait. Greetings, users and failed attempts are the session's business as ever. What requests come to, and how long they
+//! take, each shard counts on its page of the listener's ledger.
 //!
 //! Whom a server lets in it decides when a connection is made. Clients that log in are judged by it one by one; for those
 //! that do not, it is asked again whenever some have come since it last said, and they wait for its word together.
@@ -211,6 +213,7 @@ pub mod pool;
 #[cfg(all(feature = "pthread-emulation", not(feature = "loom")))]
 pub mod pthread;
 pub mod pulse;
+pub mod quota;
 pub mod roster;
 pub mod rwlock;
 pub mod secrecy;

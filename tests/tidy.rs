@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("secrecy", 0),
     ("cgroup", 1),
     ("auth_check", 1),
+    ("quota", 1),
     ("labels", 0),
     ("io", 10),
     ("pthread", 10),

@@ -3,7 +3,6 @@
 use std::mem;
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::admin::NextDoor;
@@ -35,7 +34,7 @@ impl Supervisor<'_, '_> {
                 info!(target: "ringwall::control", to = %config.log.target, "the log goes on elsewhere");
             }
             logging.exchange(config.log.format, reloaded.log.take());
-            self.pacing = Pacing::new(&config.log, Instant::now());
+            self.pacing = Pacing::new(&config.log);
             if let Some(tells_reached) = logging.follow(&config.log) {
                 (orders.tell_reached)(tells_reached);
             }

@@ -137,7 +137,7 @@ fn run_with(mut plane: Plane<'_>, signals: impl FnOnce() -> io::Result<mpsc::Rec
                 health,
                 watchdog,
                 changes: changes_there,
-                pacing: Pacing::new(&plane.in_force.read().config.log, Instant::now()),
+                pacing: Pacing::new(&plane.in_force.read().config.log),
                 standing,
                 admin,
                 takeovers: Takeovers::new(),
@@ -398,7 +398,7 @@ impl Supervisor<'_, '_> {
 
     fn log_batch(&mut self) -> usize {
         let running = self.plane.in_force.read();
-        let (pacing, now) = (&mut self.pacing, Instant::now());
+        let (pacing, now) = (&mut self.pacing, sys::now());
         self.inbox.take_batch(|event| {
             let closed = if let Event::Closed(record) = &event { Some(record.reason) } else { None };
             if closed.is_none_or(|reason| pacing.admits(reason, now)) {
@@ -409,7 +409,7 @@ impl Supervisor<'_, '_> {
 
     /// Says how many records never became a line, once it can be said.
     fn log_dropped(&mut self) {
-        if let Some(sessions) = self.pacing.take_left_out(Instant::now()) {
+        if let Some(sessions) = self.pacing.take_left_out(sys::now()) {
             report::log_left_out(sessions);
         }
         let queue = self.plane.logging.queue();

@@ -1,15 +1,11 @@
 //! Which ended sessions get a line of the log: a sample of those that ended in good order, and of the others so many a
 //! second, so that a scan does not fill the disk. What is left out of the others is counted, and told once a second.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use crate::config::Log;
+use crate::io::sys;
+use crate::quota::Quota;
 use crate::session::close::CloseReason;
-
-/// How often the log is told at most of lines that were left out.
-const SECOND: Duration = Duration::from_secs(1);
+use crate::time::Time;
 
 /// The ends that are nobody's fault.
 const ORDINARY: [CloseReason; 9] = [
@@ -31,55 +27,38 @@ pub(super) struct Pacing {
     sample: u32,
     /// Those since the last one that had.
     passed: u32,
-    failures_per_second: u32,
-    second_ends: Instant,
-    failures: u32,
-    left_out: u64,
+    failures: Quota,
 }
 
 impl Pacing {
-    pub(super) fn new(log: &Log, now: Instant) -> Self {
-        let (sample, failures_per_second) = (log.sample, log.failures_per_second);
-        Self { sample, passed: 0, failures_per_second, second_ends: now, failures: 0, left_out: 0 }
+    pub(super) const fn new(log: &Log) -> Self {
+        Self { sample: log.sample, passed: 0, failures: Quota::new(log.failures_per_second) }
     }
 
     /// Whether a session that ended for this reason, by its label, gets its lines.
-    pub(super) fn admits(&mut self, reason: &str, now: Instant) -> bool {
+    pub(super) fn admits(&mut self, reason: &str, now: Time) -> bool {
         if ORDINARY.iter().any(|ordinary| ordinary.label() == reason) {
             self.passed = (self.passed + 1) % self.sample;
             return self.passed == 1 % self.sample;
         }
-        // What was left out is told first, and begins the next second.
-        if now >= self.second_ends && self.left_out == 0 {
-            self.second_ends = now + SECOND;
-            self.failures = 0;
-        }
-        if self.failures < self.failures_per_second {
-            self.failures += 1;
-            return true;
-        }
-        self.left_out += 1;
-        false
+        self.failures.admits(now)
     }
 
     /// When there is something to tell, if ever.
-    pub(super) fn due(&self) -> Option<Instant> {
-        (self.left_out > 0).then_some(self.second_ends)
+    pub(super) fn due(&self) -> Option<Time> {
+        self.failures.due()
     }
 
     /// How many failures were left out, when their second is over.
-    pub(super) fn take_left_out(&mut self, now: Instant) -> Option<u64> {
-        self.due().filter(|&due| due <= now)?;
-        self.second_ends = now + SECOND;
-        self.failures = 0;
-        Some(std::mem::take(&mut self.left_out))
+    pub(super) fn take_left_out(&mut self, now: Time) -> Option<u64> {
+        self.failures.take_left_out(now)
     }
 }
 
 /// Waits until then; for ever when there is no such time.
-pub(super) async fn until(due: Option<Instant>) {
+pub(super) async fn until(due: Option<Time>) {
     match due {
-        Some(due) => tokio::time::sleep_until(due).await,
+        Some(due) => tokio::time::sleep(due.since(sys::now())).await,
         None => std::future::pending().await,
     }
 }
@@ -89,36 +68,29 @@ mod tests {
     use super::*;
     use crate::config::{LogFormat, LogLevel, LogTarget};
 
-    fn pacing(sample: u32, failures_per_second: u32) -> (Pacing, Instant) {
+    const NOW: Time = Time::from_nanos(1_000_000_000);
+
+    fn pacing(sample: u32, failures_per_second: u32) -> Pacing {
         let target = LogTarget::Stderr;
         let log =
             Log { target, format: LogFormat::Text, level: LogLevel::Info, sessions: true, sample, failures_per_second };
-        let now = Instant::now();
-        (Pacing::new(&log, now), now)
+        Pacing::new(&log)
     }
 
     #[test]
     fn one_of_so_many_ordinary_ends_has_a_line_the_first_among_them() {
-        let (mut every, now) = pacing(1, 1);
-        assert!((0..5).all(|_| every.admits("client_closed", now)));
-        let (mut third, now) = pacing(3, 1);
-        let lines: Vec<_> = (0..7).map(|_| third.admits("client_closed", now)).collect();
+        let mut every = pacing(1, 1);
+        assert!((0..5).all(|_| every.admits("client_closed", NOW)));
+        let mut third = pacing(3, 1);
+        let lines: Vec<_> = (0..7).map(|_| third.admits("client_closed", NOW)).collect();
         assert_eq!(lines, [true, false, false, true, false, false, true]);
     }
 
     #[test]
-    fn failures_are_never_sampled_and_beyond_the_rate_counted_and_told_once_a_second() {
-        let (mut pacing, start) = pacing(1_000, 2);
-        let failures = |pacing: &mut Pacing, at: Instant, count: usize| {
-            (0..count).filter(|_| pacing.admits("handshake_failed", at)).count()
-        };
-        assert_eq!(failures(&mut pacing, start, 5), 2);
-        assert_eq!((pacing.due(), pacing.take_left_out(start)), (Some(start + SECOND), None));
-        assert_eq!(failures(&mut pacing, start + SECOND / 2, 4), 0);
-        assert_eq!(pacing.take_left_out(start + SECOND), Some(7));
-        assert_eq!((pacing.due(), failures(&mut pacing, start + SECOND, 3)), (None, 2));
-        assert_eq!(pacing.take_left_out(start + 2 * SECOND), Some(1));
-        assert_eq!(failures(&mut pacing, start + 5 * SECOND, 2), 2);
-        assert_eq!(pacing.due(), None);
+    fn failures_are_never_sampled_and_those_beyond_the_rate_are_left_out() {
+        let mut pacing = pacing(1_000, 2);
+        let admitted = (0..5).filter(|_| pacing.admits("handshake_failed", NOW)).count();
+        assert_eq!((admitted, pacing.due()), (2, Some(Time::from_nanos(2_000_000_000))));
+        assert_eq!(pacing.take_left_out(Time::from_nanos(2_000_000_000)), Some(3));
     }
 }
