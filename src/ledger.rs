@@ -5,8 +5,10 @@
 //!
 //! Each page has one writer, the shard whose it is, so counting is a plain load, an addition and a plain store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::metrics::{Sharing, SharingTotals};
 
 /// A listener's number and name, and its counts.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ struct Page {
     ended: AtomicU64,
     /// Those of the ended that were let in.
     admitted_ended: AtomicU64,
+    /// There once its sessions have shared connections.
+    sharing: OnceLock<Arc<Sharing>>,
 }
 
 impl Ledger {
@@ -82,6 +86,28 @@ impl Ledger {
         (0..self.pages.len()).map(|shard| self.open(shard)).sum()
     }
 
+    /// Where a shard counts what its sessions share; to be called by that shard only. Panics when there is none.
+    #[must_use]
+    pub fn sharing(&self, shard: u16) -> Arc<Sharing> {
+        Arc::clone(self.pages[usize::from(shard)].sharing.get_or_init(Arc::default))
+    }
+
+    /// What a shard has counted of that; nothing when its sessions have never shared connections. Panics when there is none.
+    #[must_use]
+    pub fn shared(&self, shard: usize) -> Option<SharingTotals> {
+        self.pages[shard].sharing.get().map(|sharing| sharing.totals())
+    }
+
+    /// What all shards have counted of that.
+    #[must_use]
+    pub fn shared_in_all(&self) -> Option<SharingTotals> {
+        let pages = (0..self.pages.len()).filter_map(|shard| self.shared(shard));
+        pages.reduce(|mut all, of| {
+            all += &of;
+            all
+        })
+    }
+
     /// Clients that were let in and have ended, on all shards.
     #[must_use]
     pub fn admitted_ended(&self) -> u64 {
@@ -117,6 +143,18 @@ mod tests {
         ledger.count_admitted_ended(1);
         ledger.count_admitted_ended(0);
         assert_eq!((ledger.open_in_all(), ledger.admitted_ended()), (3, 2));
+    }
+
+    #[test]
+    fn what_sessions_share_is_counted_by_shard_and_added_up_where_there_is_any() {
+        let ledger = Ledger::new(7, "public", 3);
+        assert_eq!(ledger.shared_in_all(), None);
+        ledger.sharing(0).requests_shared.add(3);
+        ledger.sharing(2).requests_shared.add(4);
+        ledger.sharing(2).shared_connections.set(1);
+        assert_eq!([0, 1, 2].map(|shard| ledger.shared(shard).map(|of| of.requests_shared)), [Some(3), None, Some(4)]);
+        let all = ledger.shared_in_all().expect("two shards have counted");
+        assert_eq!((all.requests_shared, all.shared_connections), (7, 1));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! other thread may read at any moment, and finds no number smaller than the last time. Numbers of one reading belong to
 //! neighbouring moments, not to one.
 //!
-//! Each counter is named once, in the table below. How they are called outside, `control::admin` knows.
+//! What concerns requests over shared connections is counted by listener, in a [`Sharing`] of each shard.
+//!
+//! Each counter is named once, in the tables below. How they are called outside, `control::admin` knows.
 
 use std::marker::PhantomData;
 use std::ops::{AddAssign, Index};
@@ -21,7 +23,6 @@ pub const ALERTS_MAX: usize = 40;
 pub const HANDSHAKE_KINDS_MAX: usize = 40;
 /// Ways for a connection to a server to fail that there is room for.
 pub const CONNECT_FAILURES_MAX: usize = 8;
-
 /// Reasons for a client to leave the connections that it shares that there is room for.
 pub const DEPARTURES_MAX: usize = 48;
 
@@ -98,15 +99,15 @@ impl<T, const N: usize> Index<usize> for Labelled<T, N> {
     }
 }
 
-impl<const N: usize> Part for Labelled<Number, N> {
-    type Total = Labelled<u64, N>;
+impl<P: Part, const N: usize> Part for Labelled<P, N> {
+    type Total = Labelled<P::Total, N>;
 
     fn total(&self) -> Self::Total {
-        Labelled(std::array::from_fn(|position| self[position].get()))
+        Labelled(std::array::from_fn(|position| self[position].total()))
     }
 
     fn sum(total: &mut Self::Total, other: &Self::Total) {
-        total.0.iter_mut().zip(&other.0).for_each(|(total, other)| *total += other);
+        total.0.iter_mut().zip(&other.0).for_each(|(total, other)| P::sum(total, other));
     }
 }
 
@@ -192,29 +193,33 @@ impl<B> Part for Histogram<Number, B> {
 }
 
 macro_rules! tally {
-    ($($(#[$doc:meta])* $name:ident: $part:ty,)*) => {
-        /// What one shard, or the dispatcher, counts. It alone writes.
+    (
+        $(#[$tally_doc:meta])* $tally:ident,
+        $(#[$totals_doc:meta])* $totals:ident,
+        $($(#[$doc:meta])* $name:ident: $part:ty,)*
+    ) => {
+        $(#[$tally_doc])*
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub struct Tally {
+        pub struct $tally {
             $($(#[$doc])* pub $name: $part,)*
         }
 
-        /// What was read of one [`Tally`], or of several.
+        $(#[$totals_doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Totals {
+        pub struct $totals {
             $($(#[$doc])* pub $name: <$part as Part>::Total,)*
         }
 
-        impl Tally {
+        impl $tally {
             /// All its numbers, each as it is now.
             #[must_use]
-            pub fn totals(&self) -> Totals {
-                Totals { $($name: self.$name.total(),)* }
+            pub fn totals(&self) -> $totals {
+                $totals { $($name: self.$name.total(),)* }
             }
         }
 
-        impl AddAssign<&Self> for Totals {
+        impl AddAssign<&Self> for $totals {
             fn add_assign(&mut self, other: &Self) {
                 $(<$part as Part>::sum(&mut self.$name, &other.$name);)*
             }
@@ -223,6 +228,10 @@ macro_rules! tally {
 }
 
 tally! {
+    /// What one shard, or the dispatcher, counts. It alone writes.
+    Tally,
+    /// What was read of one [`Tally`], or of several.
+    Totals,
     /// Sessions taken over from the dispatcher, among them those that are only told of a limit.
     sessions: Number,
     /// Those of them that have ended.
@@ -271,18 +280,6 @@ tally! {
     users_refused: Number,
     /// How long it took until a server was connected, in microseconds.
     connect_micros: Histogram<Number, Micros>,
-    /// Connections to servers that sessions share.
-    shared_connections: Number,
-    /// Connections to servers that are a multiplexed session's own, or are kept for one.
-    own_connections: Number,
-    /// Requests over shared connections.
-    requests_shared: Number,
-    /// Requests of multiplexed sessions over connections of their own. Where bytes are passed on unread, none is counted.
-    requests_own: Number,
-    /// Requests that left for a server together over a shared connection.
-    shared_batch: Histogram<Number, Requests>,
-    /// Multiplexed sessions that needed a connection of their own, by what for.
-    departures: Labelled<Number, DEPARTURES_MAX>,
     /// Attempts to reach a server that failed, by reason.
     connects_failed: Labelled<Number, CONNECT_FAILURES_MAX>,
     /// Bytes received, as on the wire: from clients, from servers.
@@ -326,6 +323,25 @@ tally! {
     enters: Number,
     /// Completions the kernel could not queue in time.
     completion_overflows: Number,
+}
+
+tally! {
+    /// What one shard counts of one listener whose sessions share connections. It alone writes.
+    Sharing,
+    /// What was read of one [`Sharing`], or of several.
+    SharingTotals,
+    /// Connections to servers that sessions share.
+    shared_connections: Number,
+    /// Connections to servers that are one session's own, or are kept for one.
+    own_connections: Number,
+    /// Requests over shared connections.
+    requests_shared: Number,
+    /// Requests over connections of a session's own. Where bytes are passed on unread, none is counted.
+    requests_own: Number,
+    /// Requests that left for a server together over a shared connection.
+    shared_batch: Histogram<Number, Requests>,
+    /// Sessions that needed a connection of their own, by what for.
+    departures: Labelled<Number, DEPARTURES_MAX>,
 }
 
 #[cfg(test)]

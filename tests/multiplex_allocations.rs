@@ -3,6 +3,7 @@
 //! One test only: another one running beside it would be counted, too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringwall::metrics::Tally;
@@ -96,7 +97,7 @@ impl World {
 
 #[test]
 fn requests_and_replies_over_a_shared_connection_take_nothing_from_the_allocator() {
-    let mut multiplexer = Multiplexer::new(Options::default());
+    let mut multiplexer = Multiplexer::new(Options::default(), Arc::default());
     let came = multiplexer.moment();
     let clients: Vec<_> = (0..CLIENTS).map(|_| multiplexer.accept(came)).collect();
     let (pool, tally) = (Pool::new(), Tally::default());

@@ -1,6 +1,7 @@
 //! The operations whose instructions are counted, each made ready to run.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use ringwall::mailbox::{Doorbell, mailbox, pending_flags};
 use ringwall::metrics::Tally;
@@ -192,7 +193,7 @@ fn route_command() -> Operation {
 
 /// What a shard does with a multiplexer for so many requests of each of so many clients that leave together.
 fn multiplex(clients: usize, pipeline: usize) -> Operation {
-    let mut multiplexer = Multiplexer::new(multiplex::Options::default());
+    let mut multiplexer = Multiplexer::new(multiplex::Options::default(), Arc::default());
     let (mut pool, tally) = (Pool::new(), Tally::default());
     let came = multiplexer.moment();
     let clients: Vec<_> = (0..clients).map(|_| multiplexer.accept(came)).collect();

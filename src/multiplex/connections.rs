@@ -116,7 +116,7 @@ impl Multiplexer {
             return None;
         }
         self.probes += usize::from(is_probe);
-        turn.tally.departures[client.departure.index()].add(1);
+        self.counts.departures[client.departure.index()].add(1);
         // The last that is kept is for those who ask for a change, and for what clients share: they are many, and go on
         // where the server has no room for another connection.
         let link_id = if is_probe || self.idle.len() > 1 {

@@ -42,6 +42,7 @@ mod standing;
 mod vouching;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::departure::Departure;
@@ -55,7 +56,7 @@ use self::link::{Link, Role};
 use self::standing::ClassKey;
 use self::vouching::Vouching;
 use crate::io::Errno;
-use crate::metrics::DEPARTURES_MAX;
+use crate::metrics::{DEPARTURES_MAX, Sharing};
 use crate::pool::SendBuf;
 use crate::session::Turn;
 use crate::session::coalescer::Threshold;
@@ -191,6 +192,7 @@ struct Class {
 #[derive(Debug)]
 pub struct Multiplexer {
     options: Options,
+    counts: Arc<Sharing>,
     clients: Slots<Client>,
     links: Slots<Link>,
     classes: Slots<Class>,
@@ -211,11 +213,12 @@ pub struct Multiplexer {
 }
 
 impl Multiplexer {
-    /// One without clients and connections.
+    /// One without clients and connections, which counts its requests here, where nobody else counts meanwhile.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, counts: Arc<Sharing>) -> Self {
         Self {
             options,
+            counts,
             clients: Slots::new(),
             links: Slots::new(),
             classes: Slots::new(),
@@ -404,7 +407,7 @@ impl Multiplexer {
         if let Some(buffer) = link.out.next(turn) {
             let requests = std::mem::take(&mut link.unsent);
             if requests > 0 {
-                turn.tally.shared_batch.observe(requests.into());
+                self.counts.shared_batch.observe(requests.into());
             }
             return Some(Output::SendToServer(id, buffer));
         }

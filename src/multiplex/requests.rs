@@ -230,7 +230,7 @@ impl Multiplexer {
         link.out.push(&said[..end], turn);
         link.owe(To::Client(id, effect), replies);
         link.unsent += replies;
-        turn.tally.requests_shared.add(replies.into());
+        self.counts.requests_shared.add(replies.into());
         self.due.touch_link(link_id, link);
         client.replies_owed += replies;
         client.place = Place::Shared(link_id);
@@ -254,7 +254,7 @@ impl Multiplexer {
         }
         link.out.push(bytes, turn);
         link.owe(To::Client(id, effect), 1);
-        turn.tally.requests_own.add(1);
+        self.counts.requests_own.add(1);
         self.due.touch_link(link_id, link);
         client.replies_owed += 1;
         client.asks = effect == Effect::Asking;

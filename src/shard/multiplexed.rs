@@ -36,7 +36,9 @@ impl<D: Driver> Shard<D> {
         let Some(target) = upstream.choose(&entry.tried, entry.client_address.map(|address| address.ip())) else {
             return self.tell_unreachable(id);
         };
-        let Some(trunk) = self.trunks.towards(&entry.rules, &target, &mut upstream.sessions) else { return };
+        let Some(trunk) = self.trunks.towards(&entry.rules, &target, &mut upstream.sessions, self.options.id) else {
+            return;
+        };
         entry.target = Some(Rc::clone(&target));
         let came = self.trunks.at(trunk).multiplexer.moment();
         entry.seat = Some(Box::new(Seat::new(trunk, &target, came)));
@@ -225,10 +227,7 @@ impl<D: Driver> Shard<D> {
             } {
                 self.carry_out(trunk, output);
             }
-            if let Some(connections) = self.trunks.count(trunk) {
-                self.tally.shared_connections.set(connections.shared as u64);
-                self.tally.own_connections.set(connections.own as u64);
-            }
+            self.trunks.at(trunk).count_connections();
             self.settle_trunk(trunk);
         }
     }

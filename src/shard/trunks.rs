@@ -15,6 +15,7 @@ use super::listeners::Rules;
 use super::secure::Secure;
 use super::socket::Socket;
 use super::token::SessionId;
+use crate::metrics::Sharing;
 use crate::multiplex::{Moment, Multiplexer};
 use crate::pool::SendBuf;
 use crate::roster::{Apartness, Member, Place};
@@ -75,18 +76,11 @@ pub(super) struct Trunk {
     pub(super) deadline: Option<Time>,
     /// Since when nobody uses it.
     pub(super) unused_since: Option<Time>,
-    /// Its part in the connections of all trunks.
-    counted: Connections,
     touched: bool,
-}
-
-/// Connections, attempts to make one included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Connections {
-    /// Those that clients share.
-    pub(super) shared: usize,
-    /// The others.
-    pub(super) own: usize,
+    /// What its listener's requests and connections come to on this shard.
+    counts: Arc<Sharing>,
+    /// Its part in that: connections that are shared, and others.
+    counted: (u64, u64),
 }
 
 /// All trunks of a shard and their lines.
@@ -98,18 +92,11 @@ pub(super) struct Trunks {
     touched: Vec<usize>,
     /// Lines whose server was behind with accepting, and when to try again.
     pub(super) again: Vec<(Time, Id)>,
-    connections: Connections,
 }
 
 impl Trunks {
     pub(super) const fn new() -> Self {
-        Self {
-            trunks: Slab::new(),
-            lines: Slots::new(),
-            touched: Vec::new(),
-            again: Vec::new(),
-            connections: Connections { shared: 0, own: 0 },
-        }
+        Self { trunks: Slab::new(), lines: Slots::new(), touched: Vec::new(), again: Vec::new() }
     }
 
     /// Whether no connection is open.
@@ -119,7 +106,13 @@ impl Trunks {
 
     /// The trunk of a listener towards a server, made if there is none yet: one more then that keeps the backend from being
     /// dropped. None where the listener does not multiplex.
-    pub(super) fn towards(&mut self, rules: &Rc<Rules>, target: &Rc<Target>, users: &mut usize) -> Option<usize> {
+    pub(super) fn towards(
+        &mut self,
+        rules: &Rc<Rules>,
+        target: &Rc<Target>,
+        users: &mut usize,
+        shard: u16,
+    ) -> Option<usize> {
         let options = rules.multiplex.as_ref()?;
         // A listener that multiplexes otherwise since a reload has other trunks.
         let leads_there = |trunk: &Trunk| {
@@ -134,11 +127,14 @@ impl Trunks {
             return Some(index);
         }
         *users += 1;
+        let counts = rules.ledger.sharing(shard);
         Some(self.trunks.insert(Trunk {
             rules: Rc::clone(rules),
             target: Rc::clone(target),
-            multiplexer: Multiplexer::new(options.clone()),
+            multiplexer: Multiplexer::new(options.clone(), Arc::clone(&counts)),
             apart: Apartness::none(Arc::clone(&target.member)),
+            counts,
+            counted: (0, 0),
             sessions: Names::new(),
             lines: Names::new(),
             open_lines: 0,
@@ -147,7 +143,6 @@ impl Trunks {
             failure: None,
             deadline: None,
             unused_since: None,
-            counted: Connections::default(),
             touched: false,
         }))
     }
@@ -183,8 +178,11 @@ impl Trunks {
     pub(super) fn remove_unnamed(&mut self, index: usize) -> Option<usize> {
         let trunk = &self.trunks[index];
         let is_unnamed = trunk.open_lines == 0 && trunk.is_unused() && !trunk.touched;
-        debug_assert!(!is_unnamed || trunk.counted == Connections::default(), "what has no line is no connection");
-        is_unnamed.then(|| self.trunks.remove(index).rules.backend)
+        is_unnamed.then(|| {
+            let trunk = self.trunks.remove(index);
+            debug_assert_eq!(trunk.counted, (0, 0), "all its connections are closed");
+            trunk.rules.backend
+        })
     }
 
     /// When one of them must be looked at again.
@@ -199,17 +197,6 @@ impl Trunks {
         self.trunks.iter().filter(|(_, trunk)| is_due(trunk)).map(|(index, _)| index).collect()
     }
 
-    /// Counts the connections of a trunk anew. Those of all of them, if that has changed anything.
-    pub(super) fn count(&mut self, index: usize) -> Option<Connections> {
-        let trunk = &mut self.trunks[index];
-        let shared = trunk.multiplexer.shared_links();
-        let counts = Connections { shared, own: trunk.multiplexer.links() - shared };
-        let before = std::mem::replace(&mut trunk.counted, counts);
-        self.connections.shared = self.connections.shared + counts.shared - before.shared;
-        self.connections.own = self.connections.own + counts.own - before.own;
-        (counts != before).then_some(self.connections)
-    }
-
     fn indices(&self) -> Vec<usize> {
         self.trunks.iter().map(|(index, _)| index).collect()
     }
@@ -219,6 +206,16 @@ impl Trunk {
     /// Whether the server can be spoken to, as far as is known.
     pub(super) const fn is_reached(&self) -> bool {
         self.reached_lines > 0
+    }
+
+    /// Counts its connections, as far as they have changed.
+    pub(super) fn count_connections(&mut self) {
+        let shared = self.multiplexer.shared_links() as u64;
+        let own = self.multiplexer.links() as u64 - shared;
+        let (shared_before, own_before) = std::mem::replace(&mut self.counted, (shared, own));
+        let Sharing { shared_connections, own_connections, .. } = &*self.counts;
+        shared_connections.set(shared_connections.get() + shared - shared_before);
+        own_connections.set(own_connections.get() + own - own_before);
     }
 
     /// Whether no session uses it or waits for it.

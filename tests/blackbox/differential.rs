@@ -182,7 +182,8 @@ fn whatever_clients_say_the_replies_are_those_of_a_connection_of_their_own() {
     let digests = [&server, &direct].map(|server| server.client().text(&["DEBUG", "DIGEST"]));
     assert_eq!(digests[0], digests[1], "seed {seed}: the servers hold different data");
     let metrics = ringwall.admin().metrics();
-    let count = |way| metrics.value(&format!("ringwall_multiplex_requests_total{{connection=\"{way}\"}}"));
+    let count =
+        |way| metrics.value(&format!("ringwall_multiplex_requests_total{{listener=\"public\",connection=\"{way}\"}}"));
     println!("{} shared, {} on connections of their own", count("shared"), count("own"));
     println!("{:?}", metrics.nonzero("ringwall_multiplex_departures_total"));
     assert!(count("shared") > count("own"), "{metrics:?}");

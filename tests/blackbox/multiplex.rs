@@ -72,11 +72,11 @@ fn a_thousand_clients_share_one_connection() {
     }
     assert_shared(&server);
     let metrics = ringwall.admin().metrics();
-    assert_eq!(metrics.value("ringwall_multiplex_requests_total{connection=\"shared\"}"), 6_000.0);
-    assert_eq!(metrics.value("ringwall_multiplex_requests_total{connection=\"own\"}"), 0.0);
-    assert_eq!(metrics.value("ringwall_multiplex_batch_requests_sum"), 6_000.0);
+    assert_eq!(metrics.value("ringwall_multiplex_requests_total{listener=\"public\",connection=\"shared\"}"), 6_000.0);
+    assert_eq!(metrics.value("ringwall_multiplex_requests_total{listener=\"public\",connection=\"own\"}"), 0.0);
+    assert_eq!(metrics.sum("ringwall_multiplex_batch_requests_sum"), 6_000.0);
     // Requests of many have left together.
-    assert!(metrics.value("ringwall_multiplex_batch_requests_count") < 6_000.0);
+    assert!(metrics.sum("ringwall_multiplex_batch_requests_count") < 6_000.0);
     drop(clients);
     ringwall.wait_for_ended_sessions(1_000);
     let line = ringwall.session_ended("client_truncated");
@@ -118,7 +118,7 @@ fn watched_keys_are_watched_while_others_write() {
     // The connections of transactions are kept for whoever needs one next.
     assert!(seen_by(&server).len() <= 3, "{:#?}", seen_by(&server));
     let departures = ringwall.admin().metrics();
-    assert_eq!(departures.value("ringwall_multiplex_departures_total{command=\"watch\"}"), 3.0);
+    assert_eq!(departures.value("ringwall_multiplex_departures_total{listener=\"public\",command=\"watch\"}"), 3.0);
 }
 
 #[test]

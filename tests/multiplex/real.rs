@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall::metrics::Tally;
@@ -47,7 +48,7 @@ struct Front<'a> {
 
 impl<'a> Front<'a> {
     fn new(redis: &'a Redis, pieces: Vec<VecDeque<Vec<u8>>>) -> Self {
-        let mut multiplexer = Multiplexer::new(options());
+        let mut multiplexer = Multiplexer::new(options(), Arc::default());
         let came = multiplexer.moment();
         let clients = pieces
             .into_iter()

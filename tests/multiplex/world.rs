@@ -1,10 +1,11 @@
 //! A multiplexer between clients and a server, without a socket: what the tests drive.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall::io::Errno;
-use ringwall::metrics::Tally;
+use ringwall::metrics::{Sharing, Tally};
 use ringwall::multiplex::{Id, Multiplexer, Options, Output, Reason};
 use ringwall::pool::{Pool, SendBuf};
 use ringwall::session::Turn;
@@ -45,6 +46,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) pool: Pool,
     tally: Tally,
+    pub(crate) counts: Arc<Sharing>,
     pub(crate) now: Time,
     /// Attempts to connect are not answered.
     pub(crate) is_unreachable: bool,
@@ -55,13 +57,15 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(options: Options) -> Self {
+        let counts = Arc::<Sharing>::default();
         Self {
-            multiplexer: Multiplexer::new(options),
+            multiplexer: Multiplexer::new(options, Arc::clone(&counts)),
             server: Server::default(),
             links: BTreeMap::new(),
             clients: Vec::new(),
             pool: Pool::new(),
             tally: Tally::default(),
+            counts,
             now: Time::from_nanos(1_000_000_000),
             is_unreachable: false,
             writes: Vec::new(),

@@ -146,13 +146,19 @@ impl Family<'_> {
     }
 
     /// The lines of a histogram: how many values were not above each bound, how many there were, and their sum.
-    pub(super) fn histogram(&mut self, cumulative: impl Iterator<Item = (f64, u64)>, count: u64, sum: Value) {
+    pub(super) fn histogram(
+        &mut self,
+        labels: &[Label<'_>],
+        cumulative: impl Iterator<Item = (f64, u64)>,
+        count: u64,
+        sum: Value,
+    ) {
         for (bound, values) in cumulative {
-            self.line("_bucket", &[], Some(bound), values.into());
+            self.line("_bucket", labels, Some(bound), values.into());
         }
-        self.line("_bucket", &[], Some(f64::INFINITY), count.into());
-        self.line("_count", &[], None, count.into());
-        self.line("_sum", &[], None, sum);
+        self.line("_bucket", labels, Some(f64::INFINITY), count.into());
+        self.line("_count", labels, None, count.into());
+        self.line("_sum", labels, None, sum);
     }
 
     fn line(&mut self, suffix: &str, labels: &[Label<'_>], bound: Option<f64>, value: Value) {
@@ -200,16 +206,18 @@ mod tests {
         let mut exposition = Exposition::new(format);
         exposition.family(Kind::Counter, "a_bytes_total", "Bytes.").sample(&[("name", "a\"b\\c\nd"), ("x", "")], 7_u64);
         exposition.single(Kind::Gauge, "a_ratio", "Ratio.", 0.5);
-        let bounds = [(0.00025, 1), (1.0, 3)];
-        exposition.family(Kind::Histogram, "a_seconds", "Time.").histogram(bounds.into_iter(), 4, Value::Real(12.0));
+        let (labels, bounds) = ([("kind", "x")], [(0.00025, 1), (1.0, 3)]);
+        let mut family = exposition.family(Kind::Histogram, "a_seconds", "Time.");
+        family.histogram(&labels, bounds.into_iter(), 4, Value::Real(12.0));
         exposition.finish()
     }
 
     #[test]
     fn both_forms_are_as_their_specifications_have_them() {
         let samples = "a_bytes_total{name=\"a\\\"b\\\\c\\nd\",x=\"\"} 7\n";
-        let histogram = "a_seconds_bucket{le=\"0.00025\"} 1\na_seconds_bucket{le=\"1.0\"} 3\na_seconds_bucket{le=\"+Inf\"} 4\n\
-                         a_seconds_count 4\na_seconds_sum 12.0\n";
+        let histogram = "a_seconds_bucket{kind=\"x\",le=\"0.00025\"} 1\na_seconds_bucket{kind=\"x\",le=\"1.0\"} 3\n\
+                         a_seconds_bucket{kind=\"x\",le=\"+Inf\"} 4\n\
+                         a_seconds_count{kind=\"x\"} 4\na_seconds_sum{kind=\"x\"} 12.0\n";
         assert_eq!(
             text(Format::Prometheus),
             format!(

@@ -7,14 +7,13 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::Watched;
-use super::exposition::{Exposition, Format, Kind, Value};
-use super::{process, servers};
+use super::exposition::{Exposition, Family, Format, Kind, Label, Value};
+use super::{process, servers, sharing};
 use crate::control::standing::State;
 use crate::control::{Running, RunningListener};
 use crate::io::{BufferGroup, sys};
 use crate::load::Load;
 use crate::metrics::{Bounds, Histogram, Micros, Totals};
-use crate::multiplex::Departure;
 use crate::session::Side;
 use crate::session::close::CloseReason;
 use crate::shard::ConnectFailure;
@@ -50,7 +49,7 @@ pub(super) fn expose(watched: &Watched, state: &State, format: Format) -> String
     numbers.traffic(&mut text);
     numbers.backends(&mut text);
     numbers.sessions(&mut text);
-    numbers.multiplexed(&mut text);
+    sharing::expose(&mut text, running, numbers.shards.len());
     servers::expose(&mut text, watched);
     numbers.blocked(&mut text);
     for (name, help, value) in [
@@ -190,7 +189,7 @@ impl Numbers<'_> {
         let cumulative = bytes.cumulative().map(|(bound, values)| (bound as f64, values));
         let help = "Bytes of plaintext that left together.";
         let mut family = text.family(Kind::Histogram, "ringwall_coalesced_bytes", help);
-        family.histogram(cumulative, bytes.count(), Value::Whole(bytes.sum));
+        family.histogram(&[], cumulative, bytes.count(), Value::Whole(bytes.sum));
     }
 
     fn backends(&self, text: &mut Exposition) {
@@ -217,35 +216,6 @@ impl Numbers<'_> {
             ),
         ] {
             text.single(Kind::Counter, name, help, value);
-        }
-    }
-
-    /// What multiplexed sessions share, and what they need for themselves.
-    fn multiplexed(&self, text: &mut Exposition) {
-        let help = "Connections to servers of multiplexed sessions: shared ones, and those that are one session's own or kept.";
-        let mut family = text.family(Kind::Gauge, "ringwall_multiplex_connections", help);
-        for (shard, totals) in self.shards.iter().enumerate() {
-            let shard = &*shard.to_string();
-            family.sample(&[("shard", shard), ("kind", "shared")], totals.shared_connections);
-            family.sample(&[("shard", shard), ("kind", "own")], totals.own_connections);
-        }
-        let help = "Requests of multiplexed sessions by the connection they went over; those of sessions that are on their own \
-                    for life are passed on unread and not counted.";
-        let mut family = text.family(Kind::Counter, "ringwall_multiplex_requests_total", help);
-        family.sample(&[("connection", "shared")], self.all.requests_shared);
-        family.sample(&[("connection", "own")], self.all.requests_own);
-        let batch = &self.all.shared_batch;
-        let cumulative = batch.cumulative().map(|(bound, values)| (bound as f64, values));
-        let help = "Requests that left together over a shared connection.";
-        let mut family = text.family(Kind::Histogram, "ringwall_multiplex_batch_requests", help);
-        family.histogram(cumulative, batch.count(), Value::Whole(batch.sum));
-        let help = "Times that a multiplexed session took a connection of its own, by the command that needed one.";
-        let mut family = text.family(Kind::Counter, "ringwall_multiplex_departures_total", help);
-        for (index, command) in Departure::labels().enumerate() {
-            let value = self.all.departures[index];
-            if value > 0 {
-                family.sample(&[("command", command)], value);
-            }
         }
     }
 
@@ -335,8 +305,12 @@ fn by_shard<V: Into<Value>>(
 }
 
 fn seconds(text: &mut Exposition, name: &'static str, help: &str, micros: &Histogram<u64, Micros>) {
+    in_seconds(&mut text.family(Kind::Histogram, name, help), &[], micros);
+}
+
+/// The lines of a histogram of microseconds.
+pub(super) fn in_seconds(family: &mut Family<'_>, labels: &[Label<'_>], micros: &Histogram<u64, Micros>) {
     debug_assert!(Micros::BOUNDS.len() < 16, "one bucket is for what is larger");
     let cumulative = micros.cumulative().map(|(bound, values)| (bound as f64 / 1e6, values));
-    let sum = Value::Real(micros.sum as f64 / 1e6);
-    text.family(Kind::Histogram, name, help).histogram(cumulative, micros.count(), sum);
+    family.histogram(labels, cumulative, micros.count(), Value::Real(micros.sum as f64 / 1e6));
 }

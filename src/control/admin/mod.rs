@@ -18,6 +18,7 @@ mod process;
 mod routes;
 mod servers;
 mod sessions;
+mod sharing;
 mod socket;
 mod status;
 
