@@ -225,12 +225,19 @@ fn write_own_limits(f: &mut fmt::Formatter<'_>, config: &Config, listener: &List
     }
     match &listener.multiplex {
         None => Ok(()),
-        Some(Multiplex { bytes_max, connections_per_shard, client_requests_max, connection_requests_max }) => {
+        Some(Multiplex {
+            bytes_max,
+            connections_per_shard,
+            client_requests_max,
+            connection_requests_max,
+            slow_log,
+        }) => {
             row(f, "mode", "multiplex")?;
             row(f, "multiplex_bytes_max", show_size(*bytes_max))?;
             row(f, "connections_per_shard", connections_per_shard)?;
             row(f, "client_requests_max", client_requests_max)?;
-            row(f, "connection_requests_max", connection_requests_max)
+            row(f, "connection_requests_max", connection_requests_max)?;
+            row(f, "slow_log", or_off(*slow_log))
         }
     }
 }

@@ -41,6 +41,13 @@ pub enum Event {
         /// For how long.
         pending: Duration,
     },
+    /// A request over a connection that sessions share, or over one in its stead, took longer than the listener wants.
+    Slow(Box<SlowRecord>),
+    /// There were so many of these that some are not told of one by one.
+    SlowLeftOut {
+        /// How many.
+        requests: u64,
+    },
     /// Accepting is paused: the system gives no more file descriptors or memory.
     AcceptPaused {
         /// The listener.
@@ -134,6 +141,27 @@ pub struct CloseRecord {
     pub reason: &'static str,
     /// What exactly went wrong.
     pub detail: Option<Box<str>>,
+}
+
+/// A slow request. Nothing that its client has said is in it but which command it was.
+#[derive(Clone, Debug)]
+pub struct SlowRecord {
+    /// The client's address, unless it has left.
+    pub client: Option<SocketAddr>,
+    /// Its session's slot and generation, unless it has left.
+    pub session: Option<(u32, u32)>,
+    /// The listener.
+    pub listener: Arc<Ledger>,
+    /// The shard's number.
+    pub shard: u16,
+    /// The command, a subcommand's behind a bar.
+    pub command: &'static str,
+    /// From its way to the server to its complete reply.
+    pub took: Duration,
+    /// Whether it went over a shared connection.
+    pub is_shared: bool,
+    /// Replies that were awaited over that connection when it was said.
+    pub in_front: u16,
 }
 
 /// The sending end of one data-plane thread's events.

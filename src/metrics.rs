@@ -23,6 +23,8 @@ pub const ALERTS_MAX: usize = 40;
 pub const HANDSHAKE_KINDS_MAX: usize = 40;
 /// Ways for a connection to a server to fail that there is room for.
 pub const CONNECT_FAILURES_MAX: usize = 8;
+/// Families of commands that there is room for.
+pub const FAMILIES_MAX: usize = 20;
 /// Reasons for a client to leave the connections that it shares that there is room for.
 pub const DEPARTURES_MAX: usize = 48;
 
@@ -156,9 +158,14 @@ pub struct Histogram<T, B> {
 impl<B: Bounds> Histogram<Number, B> {
     /// Counts a value. To be called by its one writer only.
     pub fn observe(&self, value: u64) {
+        self.observe_many(value, 1);
+    }
+
+    /// The same for a value that came so many times.
+    pub fn observe_many(&self, value: u64, times: u64) {
         let bucket = B::BOUNDS.iter().position(|&bound| value <= bound).unwrap_or(B::BOUNDS.len());
-        self.buckets[bucket].add(1);
-        self.sum.add(value);
+        self.buckets[bucket].add(times);
+        self.sum.add(value * times);
     }
 }
 
@@ -342,6 +349,8 @@ tally! {
     shared_batch: Histogram<Number, Requests>,
     /// Sessions that needed a connection of their own, by what for.
     departures: Labelled<Number, DEPARTURES_MAX>,
+    /// How long answered requests took, in microseconds, by the family of the command.
+    request_micros: Labelled<Histogram<Number, Micros>, FAMILIES_MAX>,
 }
 
 #[cfg(test)]
@@ -361,6 +370,18 @@ mod tests {
         totals += &shard.totals();
         assert_eq!((totals.sessions, totals.ended[7], totals.buffers_free[0], totals.closed_at_rate), (6, 4, 18, 5));
         assert_eq!((totals.handshake_micros.count(), totals.handshake_micros.sum), (2, 800));
+    }
+
+    #[test]
+    fn histograms_of_one_label_add_up_by_its_values() {
+        let (one, other) = (Sharing::default(), Sharing::default());
+        one.request_micros[3].observe(400);
+        one.request_micros[4].observe(7);
+        other.request_micros[3].observe(600);
+        let mut totals = one.totals();
+        totals += &other.totals();
+        let of = |family: usize| (totals.request_micros[family].count(), totals.request_micros[family].sum);
+        assert_eq!([of(2), of(3), of(4)], [(0, 0), (2, 1_000), (1, 7)]);
     }
 
     #[test]

@@ -8,7 +8,8 @@ mod redis;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 
-use ringwall::multiplex::route::{Effect, Route, arguments, is_plain_line, names, route};
+use ringwall::multiplex::Family;
+use ringwall::multiplex::route::{Command, Effect, Route, arguments, is_plain_line, look_up, names, route};
 use ringwall::wire::frame::Form;
 
 #[derive(Debug)]
@@ -105,6 +106,60 @@ fn demanded(name: &str, flags: &[String]) -> Route {
         _ if has("allow_busy") => Route::Own(Effect::Nothing),
         _ => Route::Shared,
     }
+}
+
+/// The group of each command and subcommand, as a server documents it.
+fn groups(documented: &Reply, found: &mut BTreeMap<String, String>) {
+    for pair in documented.items().chunks(2) {
+        let facts = pair[1].items();
+        let fact = |wanted: &str| facts.chunks(2).find(|fact| fact[0].text() == wanted).map(|fact| &fact[1]);
+        if let Some(subcommands) = fact("subcommands") {
+            groups(subcommands, found);
+        }
+        found.insert(pair[0].text().to_owned(), fact("group").unwrap().text().replace('-', "_"));
+    }
+}
+
+fn command(name: &str) -> Option<Command> {
+    look_up(name.split('|').map(str::as_bytes)).map(|(command, _)| command)
+}
+
+#[test]
+fn every_command_is_of_the_family_that_the_server_names_unless_it_may_block() {
+    let server = redis::Redis::start();
+    let (mut documented, mut flags) = (BTreeMap::new(), Flags::new());
+    for question in [&b"COMMAND DOCS\r\n"[..], b"COMMAND\r\n"] {
+        let mut stream = server.connect();
+        stream.write_all(question).unwrap();
+        let answer = Reply::read(&mut BufReader::new(stream));
+        if question == b"COMMAND\r\n" { collect(answer.items(), &mut flags) } else { groups(&answer, &mut documented) }
+    }
+    let blocks = |name: &str| flags.get(name).is_some_and(|flags| flags.iter().any(|flag| flag == "blocking"));
+    let mut checked = 0;
+    let wrong: Vec<_> = documented
+        .iter()
+        .filter_map(|(name, group)| {
+            let family = command(name)?.family().label();
+            checked += 1;
+            // They take the word BLOCK.
+            let may_block = blocks(name) && !["xread", "xreadgroup", "wait", "waitaof"].contains(&&**name);
+            let wanted = if may_block { "blocking" } else { group };
+            (family != wanted).then(|| format!("{name}: {wanted}, and not {family}\n"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "src/multiplex/commands.rs must have\n{}", wrong.concat());
+    assert!(checked > 250, "{checked}");
+}
+
+#[test]
+fn a_command_has_its_name_in_the_table_and_is_of_those_that_block_when_it_asks_to() {
+    assert_eq!(command("GeT").map(|of| (of.name(), of.family())), Some(("get", Family::String)));
+    assert_eq!(command("Object|Encoding|k").map(Command::name), Some("object|encoding"));
+    assert_eq!(command("zunion").map(|of| (of.name(), of.family())), Some(("zunion", Family::SortedSet)));
+    assert_eq!(command("xread|streams|s|0").map(Command::family), Some(Family::Stream));
+    let blocking = command("xread|block|0|streams|s|$");
+    assert_eq!(blocking.map(|of| (of.name(), of.family())), Some(("xread", Family::Blocking)));
+    assert_eq!((command("client"), command("ft.search"), command("object|")), (None, None, None));
 }
 
 fn of(name: &str) -> Route {

@@ -182,7 +182,7 @@ fn each_key_of_the_reference_says_its_default_or_that_it_is_required() {
             Some(_) | None => comment.clear(),
         }
     }
-    assert_eq!(keys, 117);
+    assert_eq!(keys, 118);
 }
 
 #[test]

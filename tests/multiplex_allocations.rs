@@ -74,7 +74,8 @@ impl World {
                 other @ (Output::EndToServer(_)
                 | Output::CloseLink(_)
                 | Output::CloseClient(..)
-                | Output::CutClient(..)) => panic!("{other:?}"),
+                | Output::CutClient(..)
+                | Output::TellSlow(_)) => panic!("{other:?}"),
             }
         }
     }

@@ -239,7 +239,8 @@ fn settle(multiplexer: &mut Multiplexer, link: &mut Option<multiplex::Id>, turn:
             other @ (multiplex::Output::EndToServer(_)
             | multiplex::Output::CloseLink(_)
             | multiplex::Output::CloseClient(..)
-            | multiplex::Output::CutClient(..)) => panic!("{other:?}"),
+            | multiplex::Output::CutClient(..)
+            | multiplex::Output::TellSlow(_)) => panic!("{other:?}"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A listener's `mode`: whether each client has a connection to a server of its own, or many share few.
 
+use std::time::Duration;
+
 use super::backend::Backend;
 use super::error::ConfigError;
 use super::limits::Limits;
@@ -19,6 +21,8 @@ pub struct Multiplex {
     pub client_requests_max: u32,
     /// Most requests that are under way on one shared connection at a time.
     pub connection_requests_max: u32,
+    /// Requests that take longer have a line of the log; `None`: none has.
+    pub slow_log: Option<Duration>,
 }
 
 /// A client with a pipeline of so many keeps a server busy for longer than a reply takes to come back.
@@ -28,7 +32,7 @@ const CLIENT_REQUESTS: u32 = 128;
 const CONNECTION_REQUESTS: u32 = 1_024;
 
 /// What a connection notes of requests under way is then a few MiB.
-const REQUESTS_MAX: u32 = 65_536;
+const REQUESTS_MAX: u32 = 65_535;
 
 /// How a listener passes requests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +63,14 @@ impl Multiplex {
         let connections =
             section.count("connections_per_shard", raw.connections_per_shard.as_ref(), 1..=64)?.unwrap_or(1);
         let (client_requests_max, connection_requests_max) = requests(section, raw)?;
+        let slow_log = section.duration_or_off("slow_log", raw.slow_log.as_ref(), "off", "1ms"..="1h")?;
         let Some(value) = raw.mode.as_ref().filter(|_| mode == Mode::Multiplex) else {
             let keys = [
                 ("multiplex_bytes_max", &raw.multiplex_bytes_max),
                 ("connections_per_shard", &raw.connections_per_shard),
                 ("client_requests_max", &raw.client_requests_max),
                 ("connection_requests_max", &raw.connection_requests_max),
+                ("slow_log", &raw.slow_log),
             ];
             let given = keys.into_iter().find_map(|(key, value)| Some((key, value.as_ref()?)));
             let Some((key, value)) = given else { return Ok(None) };
@@ -73,8 +79,13 @@ impl Multiplex {
         if let Some(problem) = in_the_way(backend) {
             return Err(section.error("mode", value, &problem));
         }
-        let multiplex =
-            Self { bytes_max, connections_per_shard: connections, client_requests_max, connection_requests_max };
+        let multiplex = Self {
+            bytes_max,
+            connections_per_shard: connections,
+            client_requests_max,
+            connection_requests_max,
+            slow_log,
+        };
         let most = limits::session_memory_max(session.send_buffer) + multiplex.session_memory_max();
         if most > limits.shard_memory {
             let shard = size::show(limits.shard_memory);

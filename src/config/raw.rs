@@ -74,6 +74,7 @@ pub(super) struct RawListener {
     pub(super) connections_per_shard: Option<Spanned<Value>>,
     pub(super) client_requests_max: Option<Spanned<Value>>,
     pub(super) connection_requests_max: Option<Spanned<Value>>,
+    pub(super) slow_log: Option<Spanned<Value>>,
     pub(super) accept_proxy: Option<Spanned<Value>>,
     pub(super) trusted_proxies: Option<Spanned<Value>>,
     pub(super) allow_unauthenticated: Option<Spanned<Value>>,

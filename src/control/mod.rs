@@ -62,7 +62,6 @@ use self::standing::{Phase, Standing};
 use self::takeover::Takeovers;
 use self::watchdog::{Answer, Watchdog};
 use crate::config::show_duration;
-use crate::events::Event;
 use crate::files;
 use crate::io::sys;
 use crate::takeover::{News, Wish};
@@ -400,8 +399,7 @@ impl Supervisor<'_, '_> {
         let running = self.plane.in_force.read();
         let (pacing, now) = (&mut self.pacing, sys::now());
         self.inbox.take_batch(|event| {
-            let closed = if let Event::Closed(record) = &event { Some(record.reason) } else { None };
-            if closed.is_none_or(|reason| pacing.admits(reason, now)) {
+            if pacing.admits(&event, now) {
                 report::log_event(&running.config.log, &event);
             }
         })
@@ -411,6 +409,9 @@ impl Supervisor<'_, '_> {
     fn log_dropped(&mut self) {
         if let Some(sessions) = self.pacing.take_left_out(sys::now()) {
             report::log_left_out(sessions);
+        }
+        if let Some(requests) = self.pacing.take_slow_left_out(sys::now()) {
+            report::log_slow_left_out(requests);
         }
         let queue = self.plane.logging.queue();
         let dropped = self.inbox.take_dropped() + self.health.take_dropped() + queue.take_dropped();

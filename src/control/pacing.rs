@@ -1,7 +1,9 @@
 //! Which ended sessions get a line of the log: a sample of those that ended in good order, and of the others so many a
-//! second, so that a scan does not fill the disk. What is left out of the others is counted, and told once a second.
+//! second, so that a scan does not fill the disk. What is left out of the others is counted, and told once a second. The
+//! same goes for slow requests.
 
 use crate::config::Log;
+use crate::events::Event;
 use crate::io::sys;
 use crate::quota::Quota;
 use crate::session::close::CloseReason;
@@ -28,15 +30,35 @@ pub(super) struct Pacing {
     /// Those since the last one that had.
     passed: u32,
     failures: Quota,
+    slow: Quota,
 }
 
 impl Pacing {
-    pub(super) const fn new(log: &Log) -> Self {
-        Self { sample: log.sample, passed: 0, failures: Quota::new(log.failures_per_second) }
+    pub(super) fn new(log: &Log) -> Self {
+        let quota = Quota::new(log.failures_per_second);
+        Self { sample: log.sample, passed: 0, failures: quota.clone(), slow: quota }
+    }
+
+    /// Whether an event gets its lines.
+    pub(super) fn admits(&mut self, event: &Event, now: Time) -> bool {
+        match event {
+            Event::Closed(record) => self.admits_end(record.reason, now),
+            Event::Slow(_) => self.slow.admits(now),
+            Event::SlowLeftOut { requests } => {
+                self.slow.count_left_out(*requests, now);
+                false
+            }
+            Event::Reached { .. }
+            | Event::Stalled { .. }
+            | Event::AcceptPaused { .. }
+            | Event::AcceptResumed { .. }
+            | Event::Denied { .. }
+            | Event::Draining => true,
+        }
     }
 
     /// Whether a session that ended for this reason, by its label, gets its lines.
-    pub(super) fn admits(&mut self, reason: &str, now: Time) -> bool {
+    fn admits_end(&mut self, reason: &str, now: Time) -> bool {
         if ORDINARY.iter().any(|ordinary| ordinary.label() == reason) {
             self.passed = (self.passed + 1) % self.sample;
             return self.passed == 1 % self.sample;
@@ -46,12 +68,17 @@ impl Pacing {
 
     /// When there is something to tell, if ever.
     pub(super) fn due(&self) -> Option<Time> {
-        self.failures.due()
+        [self.failures.due(), self.slow.due()].into_iter().flatten().min()
     }
 
     /// How many failures were left out, when their second is over.
     pub(super) fn take_left_out(&mut self, now: Time) -> Option<u64> {
         self.failures.take_left_out(now)
+    }
+
+    /// How many slow requests were left out, when their second is over.
+    pub(super) fn take_slow_left_out(&mut self, now: Time) -> Option<u64> {
+        self.slow.take_left_out(now)
     }
 }
 
@@ -65,8 +92,12 @@ pub(super) async fn until(due: Option<Time>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::{LogFormat, LogLevel, LogTarget};
+    use crate::events::SlowRecord;
+    use crate::ledger::Ledger;
 
     const NOW: Time = Time::from_nanos(1_000_000_000);
 
@@ -80,17 +111,40 @@ mod tests {
     #[test]
     fn one_of_so_many_ordinary_ends_has_a_line_the_first_among_them() {
         let mut every = pacing(1, 1);
-        assert!((0..5).all(|_| every.admits("client_closed", NOW)));
+        assert!((0..5).all(|_| every.admits_end("client_closed", NOW)));
         let mut third = pacing(3, 1);
-        let lines: Vec<_> = (0..7).map(|_| third.admits("client_closed", NOW)).collect();
+        let lines: Vec<_> = (0..7).map(|_| third.admits_end("client_closed", NOW)).collect();
         assert_eq!(lines, [true, false, false, true, false, false, true]);
     }
 
     #[test]
     fn failures_are_never_sampled_and_those_beyond_the_rate_are_left_out() {
         let mut pacing = pacing(1_000, 2);
-        let admitted = (0..5).filter(|_| pacing.admits("handshake_failed", NOW)).count();
+        let admitted = (0..5).filter(|_| pacing.admits_end("handshake_failed", NOW)).count();
         assert_eq!((admitted, pacing.due()), (2, Some(Time::from_nanos(2_000_000_000))));
         assert_eq!(pacing.take_left_out(Time::from_nanos(2_000_000_000)), Some(3));
+    }
+
+    #[test]
+    fn slow_requests_have_as_many_lines_of_their_own_and_those_that_shards_left_out_are_told_with_theirs() {
+        let mut pacing = pacing(1, 2);
+        let slow = Event::Slow(Box::new(SlowRecord {
+            client: None,
+            session: None,
+            listener: Ledger::new(0, "public", 1),
+            shard: 0,
+            command: "get",
+            took: Duration::from_millis(20),
+            is_shared: true,
+            in_front: 0,
+        }));
+        assert_eq!((0..5).filter(|_| pacing.admits(&slow, NOW)).count(), 2);
+        assert!(!pacing.admits(&Event::SlowLeftOut { requests: 40 }, NOW));
+        assert!(pacing.admits_end("handshake_failed", NOW));
+        let due = Time::from_nanos(2_000_000_000);
+        assert_eq!(
+            (pacing.due(), pacing.take_left_out(due), pacing.take_slow_left_out(due)),
+            (Some(due), None, Some(43))
+        );
     }
 }

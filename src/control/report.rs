@@ -6,14 +6,16 @@ use std::time::Duration;
 use tracing::field::display;
 use tracing::{Level, debug, enabled, error, info, warn};
 
+use super::admin::shown_session;
 use super::reload::{Cause, NotReloaded, ReloadCounts, Reloaded};
 use super::resolve::News;
 use crate::config::Log;
-use crate::events::{CloseRecord, Denial, Event};
+use crate::events::{CloseRecord, Denial, Event, SlowRecord};
 use crate::io::Address;
 use crate::ledger::Ledger;
 use crate::metrics::Totals;
 use crate::session::close::CloseReason;
+use crate::shard::SessionId;
 
 /// Whether the line of [`Event::Reached`] would be written: it has an event for each connection, which else would wake
 /// the log's reader for nothing.
@@ -35,6 +37,9 @@ pub(super) fn log_event(log: &Log, event: &Event) {
             server_local_port,
             "session's server connected"
         ),
+        Event::Slow(record) => log_slow(record),
+        // They are told with those that are left out here.
+        Event::SlowLeftOut { .. } => {}
         Event::AcceptPaused { listener, errno } => warn!(
             target: "ringwall::dispatcher",
             listener = %listener.name(),
@@ -201,6 +206,21 @@ fn log_session(record: &CloseRecord) {
     );
 }
 
+fn log_slow(record: &SlowRecord) {
+    let session = record.session.map(|(slot, generation)| shown_session(record.shard, SessionId { slot, generation }));
+    warn!(
+        target: "ringwall::session",
+        client = record.client.map(display::<SocketAddr>),
+        listener = %record.listener.name(),
+        session,
+        command = record.command,
+        duration_ms = millis(record.took),
+        connection = if record.is_shared { "shared" } else { "own" },
+        in_front = record.in_front,
+        "slow request"
+    );
+}
+
 /// Milliseconds with the microseconds as decimals.
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
@@ -261,6 +281,11 @@ fn listed(addresses: &[Address]) -> String {
 /// Says that sessions failed of which there is no line.
 pub(super) fn log_left_out(sessions: u64) {
     warn!(target: "ringwall::session", sessions, "sessions that failed were left out: log.failures_per_second is reached");
+}
+
+/// Says that requests were slow of which there is no line.
+pub(super) fn log_slow_left_out(requests: u64) {
+    warn!(target: "ringwall::session", requests, "slow requests were left out: log.failures_per_second is reached");
 }
 
 /// Says that changes of files will go unseen.

@@ -116,7 +116,7 @@ impl Multiplexer {
             return None;
         }
         self.probes += usize::from(is_probe);
-        self.counts.departures[client.departure.index()].add(1);
+        self.meter.counts.departures[client.departure.index()].add(1);
         // The last that is kept is for those who ask for a change, and for what clients share: they are many, and go on
         // where the server has no room for another connection.
         let link_id = if is_probe || self.idle.len() > 1 {
@@ -342,7 +342,7 @@ impl Multiplexer {
         let mut is_cut = link.passed_bytes > 0;
         for owed in link.owed.drain(..) {
             let is_first_cut = std::mem::take(&mut is_cut);
-            let To::Client(owner, _) = owed.to else { continue };
+            let To::Client(owner, ..) = owed.to else { continue };
             let Some(client) = self.clients.at_mut(owner).filter(|client| client.end.is_none()) else { continue };
             if is_first_cut {
                 client.finish(owner, Reason::ReplyCut, &self.options, &mut self.due, turn);
@@ -350,9 +350,9 @@ impl Multiplexer {
             }
             // A server that has been told of a client's end answers by its own: there is no error to tell of.
             if !link.ends {
-                client.say_error(&words, owed.replies, turn);
+                client.say_error(&words, owed.replies.into(), turn);
             }
-            client.replies_owed -= owed.replies;
+            client.replies_owed -= u32::from(owed.replies);
             self.due.touch_client(owner, client);
             self.due.work(owner, client);
             if matches!(loss, Loss::Broken(_)) {

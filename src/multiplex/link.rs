@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::departure::Departure;
+use super::meter::{Answered, Meter};
 use super::outbox::Outbox;
-use super::route::Effect;
+use super::route::{Command, Effect};
 use super::standing::{Script, Step};
 use super::vouching::Moment;
 use super::{Due, Options};
@@ -41,15 +42,23 @@ pub(super) enum Role {
 /// Whose the next reply is, or the next replies are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
-    Client(Id, Effect),
+    Client(Id, Effect, Command),
     Setup(Step),
 }
 
+/// Replies that are owed for what was said in one piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
     pub(super) to: To,
-    pub(super) replies: u32,
+    pub(super) replies: u16,
+    /// Replies that were owed in front of them when it was said.
+    pub(super) in_front: u16,
+    /// When it was said.
+    pub(super) since: Time,
 }
+
+// There is one for each request that is under way.
+const _: () = assert!(size_of::<Owed>() <= 24);
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -130,7 +139,7 @@ struct Run {
     /// Of all of it.
     bytes: usize,
     /// Those that are complete.
-    replies: u32,
+    replies: u16,
     /// What the last of them is.
     kind: Kind,
     /// Bytes of the one that goes on.
@@ -183,7 +192,7 @@ impl Link {
     /// Says something on behalf of its clients.
     pub(super) fn say(&mut self, script: &Script, turn: &mut Turn<'_>) {
         for &step in &script.steps {
-            self.owe(To::Setup(step), 1);
+            self.owe(To::Setup(step), 1, turn.now);
             self.setup_owed += 1;
         }
         if !script.bytes.is_empty() {
@@ -192,12 +201,23 @@ impl Link {
     }
 
     /// So many replies, the next behind all that are owed, are somebody's.
-    pub(super) fn owe(&mut self, to: To, replies: u32) {
-        match self.owed.back_mut() {
-            Some(last) if last.to == to && !is_transaction(to) => last.replies += replies,
-            Some(_) | None => self.owed.push_back(Owed { to, replies }),
-        }
+    pub(super) fn owe(&mut self, to: To, replies: u32, since: Time) {
+        let in_front = u16::try_from(self.replies_owed).unwrap_or(u16::MAX);
         self.replies_owed += replies;
+        let mut left = replies;
+        // What was said in a row for the same is owed as one.
+        if let Some(last) =
+            self.owed.back_mut().filter(|last| last.to == to && last.since == since && !is_transaction(to))
+            && let Some(together) = u16::try_from(left).ok().and_then(|left| last.replies.checked_add(left))
+        {
+            last.replies = together;
+            left = 0;
+        }
+        while left > 0 {
+            let replies = u16::try_from(left).unwrap_or(u16::MAX);
+            left -= u32::from(replies);
+            self.owed.push_back(Owed { to, replies, in_front, since });
+        }
     }
 
     /// Passes replies on to whom they are owed, up to one that must be known of.
@@ -207,6 +227,7 @@ impl Link {
         bytes: &[u8],
         clients: &mut Slots<Client>,
         due: &mut Due,
+        meter: &mut Meter,
         turn: &mut Turn<'_>,
     ) -> Result<Served, Broken> {
         let mut at = 0;
@@ -220,14 +241,14 @@ impl Link {
             let is_shared = matches!(self.role, Role::Shared(_));
             // Where answers are looked at, that is done one by one.
             let is_seen = !is_shared || self.setup_owed > 0 || is_end(front);
-            let most = if is_seen { 1 } else { front.replies - u32::from(is_transaction(front.to)) };
+            let most = if is_seen { 1 } else { front.replies - u16::from(is_transaction(front.to)) };
             let run = self.cut(rest, most);
             let piece = &rest[..run.bytes];
             at += run.bytes;
             if run.replies > 0 {
                 self.passed_bytes = 0;
             }
-            if let To::Client(client, _) = front.to
+            if let To::Client(client, ..) = front.to
                 && !piece.is_empty()
             {
                 self.passed_bytes += run.open;
@@ -240,7 +261,7 @@ impl Link {
                 let room = HEAD_BYTES_MAX.saturating_sub(self.head.len());
                 self.head.extend_from_slice(&piece[..piece.len().min(room)]);
             }
-            let answer = if run.replies > 0 { self.complete(front, &run, clients) } else { None };
+            let answer = if run.replies > 0 { self.complete(front, &run, clients, meter, turn.now) } else { None };
             match (run.broken, answer) {
                 (Some(broken), _) => return Err(broken),
                 (None, Some(answer)) => return Ok(Served::Until(at, answer)),
@@ -252,7 +273,7 @@ impl Link {
     }
 
     /// Cuts the next replies off, at most so many.
-    fn cut(&mut self, bytes: &[u8], replies_max: u32) -> Run {
+    fn cut(&mut self, bytes: &[u8], replies_max: u16) -> Run {
         let mut run = Run { bytes: 0, replies: 0, kind: Kind::Value, open: 0, broken: None };
         while run.replies < replies_max && run.bytes < bytes.len() {
             let rest = &bytes[run.bytes..];
@@ -302,17 +323,29 @@ impl Link {
     }
 
     /// The replies in front are complete.
-    fn complete(&mut self, front: Owed, run: &Run, clients: &mut Slots<Client>) -> Option<Answer> {
-        self.replies_owed -= run.replies;
+    fn complete(
+        &mut self,
+        front: Owed,
+        run: &Run,
+        clients: &mut Slots<Client>,
+        meter: &mut Meter,
+        now: Time,
+    ) -> Option<Answer> {
+        self.replies_owed -= u32::from(run.replies);
         if front.replies == run.replies {
             self.owed.pop_front();
         } else if let Some(front) = self.owed.front_mut() {
             front.replies -= run.replies;
         }
         match front.to {
-            To::Client(id, effect) => {
-                let client = clients.at_mut(id).filter(|client| client.end.is_none());
-                let is_there = client.map(|client| client.replies_owed -= run.replies).is_some();
+            To::Client(id, effect, command) => {
+                let client = clients.at_mut(id);
+                let is_shared = matches!(self.role, Role::Shared(_));
+                let in_multi = client.as_ref().is_some_and(|client| client.in_multi);
+                let replies = run.replies;
+                meter.answered(Answered { client: id, command, owed: &front, replies, is_shared, in_multi }, now);
+                let client = client.filter(|client| client.end.is_none());
+                let is_there = client.map(|client| client.replies_owed -= u32::from(replies)).is_some();
                 match self.role {
                     Role::Shared(_) if is_end(front) && !tells_end(run.kind, &self.head) => Some(Answer::NotEnded),
                     Role::Own(_) if is_there => Some(Answer::ToOwner(id, effect, run.kind)),
@@ -320,7 +353,7 @@ impl Link {
                 }
             }
             To::Setup(step) => {
-                self.setup_owed -= run.replies;
+                self.setup_owed -= u32::from(run.replies);
                 Some(Answer::ToSetup(step, run.kind))
             }
         }
@@ -329,7 +362,7 @@ impl Link {
 
 /// Whether it is a transaction which was said as a whole. The last of its replies is that to its EXEC.
 const fn is_transaction(to: To) -> bool {
-    matches!(to, To::Client(_, Effect::EndMulti))
+    matches!(to, To::Client(_, Effect::EndMulti, _))
 }
 
 /// Whether the next reply is that to the EXEC of such a transaction.

@@ -32,7 +32,9 @@ mod client;
 mod commands;
 mod connections;
 mod departure;
+mod family;
 mod link;
+mod meter;
 mod outbox;
 mod reason;
 mod replies;
@@ -46,13 +48,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::departure::Departure;
+pub use self::family::Family;
 pub use self::link::Broken;
+pub use self::meter::SlowRequest;
 pub use self::reason::Reason;
 pub use self::vouching::Moment;
 pub use crate::slots::Id;
 
 use self::client::{Client, Place};
 use self::link::{Link, Role};
+use self::meter::Meter;
 use self::standing::ClassKey;
 use self::vouching::Vouching;
 use crate::io::Errno;
@@ -135,6 +140,8 @@ pub enum Output {
     CloseClient(Id, Reason),
     /// Cut this client off: it misses something.
     CutClient(Id, Reason),
+    /// Tell of this request.
+    TellSlow(SlowRequest),
 }
 
 /// What must be looked at before the turn is over.
@@ -192,7 +199,7 @@ struct Class {
 #[derive(Debug)]
 pub struct Multiplexer {
     options: Options,
-    counts: Arc<Sharing>,
+    meter: Meter,
     clients: Slots<Client>,
     links: Slots<Link>,
     classes: Slots<Class>,
@@ -218,7 +225,7 @@ impl Multiplexer {
     pub fn new(options: Options, counts: Arc<Sharing>) -> Self {
         Self {
             options,
-            counts,
+            meter: Meter::new(counts),
             clients: Slots::new(),
             links: Slots::new(),
             classes: Slots::new(),
@@ -232,6 +239,11 @@ impl Multiplexer {
             orders: VecDeque::new(),
             served_next: None,
         }
+    }
+
+    /// Requests that take longer from here on are told, or none.
+    pub const fn tell_slower_than(&mut self, slow_from: Option<Duration>) {
+        self.meter.slow_from = slow_from;
     }
 
     /// Makes a connection for whoever needs one first, unless there is one or an attempt to make it: how that ends tells
@@ -379,6 +391,9 @@ impl Multiplexer {
         if let Some(order) = self.orders.pop_front() {
             return Some(order);
         }
+        if let Some(slow) = self.meter.next_slow() {
+            return Some(Output::TellSlow(slow));
+        }
         while let Some(&id) = self.due.links.last() {
             if let Some(output) = self.poll_link(id, turn) {
                 return Some(output);
@@ -407,7 +422,7 @@ impl Multiplexer {
         if let Some(buffer) = link.out.next(turn) {
             let requests = std::mem::take(&mut link.unsent);
             if requests > 0 {
-                self.counts.shared_batch.observe(requests.into());
+                self.meter.counts.shared_batch.observe(requests.into());
             }
             return Some(Output::SendToServer(id, buffer));
         }

@@ -38,7 +38,7 @@ impl Multiplexer {
     pub fn handle_link_received(&mut self, id: Id, bytes: &[u8], turn: &mut Turn<'_>) {
         let mut at = 0;
         while let Some(link) = self.links.at_mut(id) {
-            match link.serve(id, &bytes[at..], &mut self.clients, &mut self.due, turn) {
+            match link.serve(id, &bytes[at..], &mut self.clients, &mut self.due, &mut self.meter, turn) {
                 Ok(Served::All) => break,
                 Ok(Served::Until(served, answer)) => {
                     at += served;

@@ -3,11 +3,12 @@
 use super::client::{Client, Offset, Place, Said};
 use super::departure::Departure;
 use super::link::{Link, Role, To};
-use super::route::{Effect, Route, arguments, is_plain_line, route};
+use super::route::{Command, Effect, Route, arguments, is_plain_line, look_up, route};
 use super::standing::{Change, Script, Step};
 use super::{Multiplexer, Reason};
 use crate::session::Turn;
 use crate::slots::Id;
+use crate::time::Time;
 use crate::wire::frame::{Form, Request, RequestFramer};
 
 /// What became of the bytes at the beginning of what a client has said.
@@ -26,6 +27,8 @@ struct Unit {
     /// Where what has been said goes on behind them.
     end: usize,
     replies: u32,
+    /// The first of them.
+    command: Command,
 }
 
 /// What is said of a WAIT that cannot be kept.
@@ -101,28 +104,27 @@ impl Multiplexer {
             client.departure = Departure::TOO_LARGE;
             return self.pin(id, said, turn);
         }
-        let route = match request.form {
-            Form::Inline if !is_plain_line(bytes) => Route::Pinned,
-            Form::Inline | Form::Array(_) => route(arguments(bytes, request.form)),
+        let found = match request.form {
+            Form::Inline if !is_plain_line(bytes) => None,
+            Form::Inline | Form::Array(_) => look_up(arguments(bytes, request.form)),
         };
-        client.departure = match route {
-            Route::Shared => Departure::UNSHARED,
-            Route::Own(_) | Route::OwnIfBlocking | Route::Wait | Route::Quit | Route::Pinned | Route::Container => {
-                Departure::of(arguments(bytes, request.form).next())
-            }
+        client.departure = match found {
+            Some((_, Route::Shared)) => Departure::UNSHARED,
+            Some(_) | None => Departure::of(arguments(bytes, request.form).next()),
         };
         let has_own = matches!(client.place, Place::Own(_));
+        let Some((command, route)) = found else { return self.pin(id, said, turn) };
         match route {
-            Route::Shared => self.share(id, request, said, Unit { end: request.end, replies: 1 }, turn),
+            Route::Shared => self.share(id, request, said, Unit { end: request.end, replies: 1, command }, turn),
             Route::Own(Effect::Multi) if !has_own => match self.block(id, said) {
-                Some(block) => self.share(id, request, said, block, turn),
-                None => self.say_on_own(id, request, bytes, Effect::Multi, turn),
+                Some((end, replies)) => self.share(id, request, said, Unit { end, replies, command }, turn),
+                None => self.say_on_own(id, request, bytes, Effect::Multi, command, turn),
             },
             // Without a transaction and watched keys they are errors, or nothing at all, wherever they run.
             Route::Own(Effect::EndMulti | Effect::Unwatch) if !has_own => {
-                self.share(id, request, said, Unit { end: request.end, replies: 1 }, turn)
+                self.share(id, request, said, Unit { end: request.end, replies: 1, command }, turn)
             }
-            Route::Own(effect) => self.say_on_own(id, request, bytes, effect, turn),
+            Route::Own(effect) => self.say_on_own(id, request, bytes, effect, command, turn),
             Route::Wait => self.wait(id, said, turn),
             Route::Quit => self.quit(id, request, said, turn),
             // Neither is what the table makes of a whole request.
@@ -137,9 +139,9 @@ impl Multiplexer {
         Fate::Served(bytes)
     }
 
-    /// The transaction that begins `said`, if all of it is there and every command in it may be shared: then nothing comes
-    /// between its commands, and it may go over a shared connection.
-    fn block(&self, id: Id, said: &[u8]) -> Option<Unit> {
+    /// The end of the transaction that begins `said` and how many replies it has, if all of it is there and every command
+    /// in it may be shared: then nothing comes between its commands, and it may go over a shared connection.
+    fn block(&self, id: Id, said: &[u8]) -> Option<(usize, u32)> {
         let class = self.clients.at(id)?.class.and_then(|class| self.classes.at(class));
         if class.is_some_and(|class| class.refuses_exec) {
             return None;
@@ -163,7 +165,7 @@ impl Multiplexer {
             match route(arguments(bytes, request.form)) {
                 // Only an EXEC ends the transaction even where servers find fault with it: after `DISCARD extra` it goes on.
                 Route::Own(Effect::EndMulti) if replies > 1 && is_exec(arguments(bytes, request.form)) => {
-                    return Some(Unit { end: at, replies });
+                    return Some((at, replies));
                 }
                 Route::Own(Effect::Multi) if replies == 1 => {}
                 Route::Shared if replies > 1 => {}
@@ -197,13 +199,13 @@ impl Multiplexer {
                 return Fate::Blocked;
             }
             if !client.is_quiet() || !self.may_share(id, turn) {
-                return self.say_on_own(id, first, &said[..first.end], Effect::Nothing, turn);
+                return self.say_on_own(id, first, &said[..first.end], Effect::Nothing, unit.command, turn);
             }
             self.leave_own(id, turn);
         }
         let Some(link_id) = self.shared_link(id, turn) else {
             let effect = if unit.end > first.end { Effect::Multi } else { Effect::Nothing };
-            return self.say_on_own(id, first, &said[..first.end], effect, turn);
+            return self.say_on_own(id, first, &said[..first.end], effect, unit.command, turn);
         };
         if self.awaits_word(id, link_id) {
             self.await_word(id, turn);
@@ -225,12 +227,15 @@ impl Multiplexer {
             return Fate::Blocked;
         }
         client.cut_off();
-        let is_alone = effect == Effect::Nothing;
-        let Unit { end, replies } = if is_alone { extend(unit, said, client, link, &self.options) } else { unit };
+        let (end, replies) = if effect == Effect::Nothing {
+            extend(id, unit, said, client, link, &self.options, turn.now)
+        } else {
+            link.owe(To::Client(id, effect, unit.command), unit.replies, turn.now);
+            (unit.end, unit.replies)
+        };
         link.out.push(&said[..end], turn);
-        link.owe(To::Client(id, effect), replies);
         link.unsent += replies;
-        self.counts.requests_shared.add(replies.into());
+        self.meter.counts.requests_shared.add(replies.into());
         self.due.touch_link(link_id, link);
         client.replies_owed += replies;
         client.place = Place::Shared(link_id);
@@ -238,7 +243,15 @@ impl Multiplexer {
     }
 
     /// Says a request over the client's own connection.
-    fn say_on_own(&mut self, id: Id, request: Request, bytes: &[u8], effect: Effect, turn: &mut Turn<'_>) -> Fate {
+    fn say_on_own(
+        &mut self,
+        id: Id,
+        request: Request,
+        bytes: &[u8],
+        effect: Effect,
+        command: Command,
+        turn: &mut Turn<'_>,
+    ) -> Fate {
         let is_change = effect.changes_standing();
         let Some(link_id) = self.own_link(id, is_change, turn) else { return Fate::Blocked };
         if !is_change {
@@ -253,8 +266,8 @@ impl Multiplexer {
             return Fate::Blocked;
         }
         link.out.push(bytes, turn);
-        link.owe(To::Client(id, effect), 1);
-        self.counts.requests_own.add(1);
+        link.owe(To::Client(id, effect, command), 1, turn.now);
+        self.meter.counts.requests_own.add(1);
         self.due.touch_link(link_id, link);
         client.replies_owed += 1;
         client.asks = effect == Effect::Asking;
@@ -360,27 +373,39 @@ fn has_room(client: &Client, replies: u32, options: &super::Options) -> bool {
     fits && client.out.weight() < options.send_buffer_bytes
 }
 
-/// `unit`, a request, and the requests behind it that may go with it, as far as there is room for them.
-fn extend(unit: Unit, said: &[u8], client: &mut Client, link: &Link, options: &super::Options) -> Unit {
+/// Owes the replies to `unit`, a request, and to those behind it that may go with it, as far as there is room for them.
+/// Where these end, and how many replies it is.
+fn extend(
+    id: Id,
+    unit: Unit,
+    said: &[u8],
+    client: &mut Client,
+    link: &mut Link,
+    options: &super::Options,
+    now: Time,
+) -> (usize, u32) {
     let requests_left = |max: u32, owed: u32| max.saturating_sub(owed + unit.replies);
     let for_client = requests_left(options.client_requests_max, client.replies_owed);
     let for_link = requests_left(options.connection_requests_max, link.replies_owed);
     let replies_max = unit.replies + for_client.min(for_link);
     let bytes_max = options.send_buffer_bytes.saturating_sub(link.out.weight());
-    let Unit { mut end, mut replies } = unit;
+    let Unit { mut end, mut replies, command } = unit;
+    link.owe(To::Client(id, Effect::Nothing, command), replies, now);
     while replies < replies_max
         && end < bytes_max
         && let Said::Request(request @ Request { form: Form::Array(1..), .. }) = client.cut(&said[end..])
     {
         let bytes = &said[end..end + request.end];
-        if bytes.len() > options.bytes_max || route(arguments(bytes, request.form)) != Route::Shared {
+        let Some((command, Route::Shared)) = look_up(arguments(bytes, request.form)) else { break };
+        if bytes.len() > options.bytes_max {
             break;
         }
         client.cut_off();
+        link.owe(To::Client(id, Effect::Nothing, command), 1, now);
         end += bytes.len();
         replies += 1;
     }
-    Unit { end, replies }
+    (end, replies)
 }
 
 fn is_exec<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> bool {

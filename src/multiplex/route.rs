@@ -4,6 +4,7 @@
 //! up no other command behind it.
 
 use super::commands::COMMANDS;
+use super::family::Family;
 use crate::wire::frame::{Form, short_length};
 
 /// The way of a command.
@@ -80,37 +81,66 @@ impl Effect {
 /// Most bytes of a name in the table, its subcommand included.
 const NAME_BYTES_MAX: usize = 32;
 
+/// A command of the table, as it was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command(u16);
+
+impl Command {
+    /// Set where an option makes it block.
+    const BLOCKS: u16 = 1 << 15;
+
+    const fn line(self) -> &'static (&'static str, Route, Family) {
+        &COMMANDS[(self.0 & !Self::BLOCKS) as usize]
+    }
+
+    /// Its name in lower case, a subcommand's behind a bar.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.line().0
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        if self.0 & Self::BLOCKS != 0 { Family::Blocking } else { self.line().2 }
+    }
+}
+
 /// The way of the command with these arguments, its name first.
 #[must_use]
-pub fn route<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Route {
-    let Some(name) = arguments.next() else { return Route::Pinned };
-    match find_first(name) {
+pub fn route<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Route {
+    look_up(arguments).map_or(Route::Pinned, |(_, route)| route)
+}
+
+/// The command with these arguments, its name first, and its way. What is not in the table is [`Route::Pinned`].
+#[must_use]
+pub fn look_up<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Option<(Command, Route)> {
+    let name = arguments.next()?;
+    let found = find_first(name)?;
+    match found.line().1 {
         Route::Container => {
             let mut key = Key::default();
-            let subcommand = arguments.next().unwrap_or_default();
-            if key.append(name) && key.append(b"|") && key.append(subcommand) {
-                find(key.bytes())
-            } else {
-                Route::Pinned
-            }
+            let is_short = key.append(name) && key.append(b"|") && key.append(arguments.next()?);
+            let found = find(key.bytes()).filter(|_| is_short)?;
+            Some((found, found.line().1))
         }
         // Wherever the word stands: what is the name of a group or of a stream could hide the option.
         Route::OwnIfBlocking if arguments.any(|argument| argument.eq_ignore_ascii_case(b"BLOCK")) => {
-            Route::Own(Effect::Nothing)
+            Some((Command(found.0 | Command::BLOCKS), Route::Own(Effect::Nothing)))
         }
-        Route::OwnIfBlocking => Route::Shared,
-        found @ (Route::Shared | Route::Own(_) | Route::Wait | Route::Quit | Route::Pinned) => found,
+        Route::OwnIfBlocking => Some((found, Route::Shared)),
+        route @ (Route::Shared | Route::Own(_) | Route::Wait | Route::Quit | Route::Pinned) => Some((found, route)),
     }
 }
 
 /// What the table has for a name that is no subcommand's.
-fn find_first(name: &[u8]) -> Route {
+fn find_first(name: &[u8]) -> Option<Command> {
     if let Some(word) = Word::of(name) {
-        return SHORT.binary_search_by_key(&word.0, |&(word, _)| word).map_or(Route::Pinned, |at| SHORT[at].1);
+        return SHORT.binary_search_by_key(&word.0, |&(word, _)| word).ok().map(|at| SHORT[at].1);
     }
     let mut key = Key::default();
     // Only this side of a subcommand is a bar: servers know no command with one in its name.
-    if name.contains(&b'|') || !key.append(name) { Route::Pinned } else { find(key.bytes()) }
+    if name.contains(&b'|') || !key.append(name) { None } else { find(key.bytes()) }
 }
 
 /// A short name in lower case as a number: in the order of the names.
@@ -147,12 +177,12 @@ impl Word {
 }
 
 /// The table's lines with short names: nearly all requests are for one of these.
-static SHORT: [(u64, Route); SHORT_LINES] = {
-    let mut lines = [(0, Route::Pinned); SHORT_LINES];
-    let (mut line, mut at) = (0, 0);
-    while at < COMMANDS.len() {
-        if let Some(word) = Word::listed(COMMANDS[at].0.as_bytes()) {
-            lines[line] = (word.0, COMMANDS[at].1);
+static SHORT: [(u64, Command); SHORT_LINES] = {
+    let mut lines = [(0, Command(0)); SHORT_LINES];
+    let (mut line, mut at) = (0, 0_u16);
+    while (at as usize) < COMMANDS.len() {
+        if let Some(word) = Word::listed(COMMANDS[at as usize].0.as_bytes()) {
+            lines[line] = (word.0, Command(at));
             line += 1;
         }
         at += 1;
@@ -210,20 +240,17 @@ const LETTERS: [u16; 27] = {
     starts
 };
 
-fn find(key: &[u8]) -> Route {
-    let Some(letter) = key.first().filter(|byte| byte.is_ascii_lowercase()).map(|byte| usize::from(byte - b'a')) else {
-        return Route::Pinned;
-    };
-    let commands = &COMMANDS[usize::from(LETTERS[letter])..usize::from(LETTERS[letter + 1])];
-    match commands.binary_search_by(|(name, _)| name.as_bytes().cmp(key)) {
-        Ok(at) => commands[at].1,
-        Err(_) => Route::Pinned,
-    }
+fn find(key: &[u8]) -> Option<Command> {
+    let letter = key.first().filter(|byte| byte.is_ascii_lowercase()).map(|byte| usize::from(byte - b'a'))?;
+    let first = LETTERS[letter];
+    let commands = &COMMANDS[usize::from(first)..usize::from(LETTERS[letter + 1])];
+    let at = commands.binary_search_by(|(name, ..)| name.as_bytes().cmp(key)).ok()?;
+    Some(Command(first + u16::try_from(at).ok()?))
 }
 
 /// The names in the table, in their order.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(|(name, _)| *name)
+    COMMANDS.iter().map(|(name, ..)| *name)
 }
 
 /// Whether servers split this inline request at blanks and nowhere else: not with quotes, nor with bytes that they see

@@ -1,6 +1,7 @@
 //! Listeners and backends before each shard makes them its own: credentials that are read, keys that are not parsed yet.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::StartError;
 use super::backend_tls::BackendTls;
@@ -38,6 +39,7 @@ pub(super) struct ListenerPlan {
     users: Arc<[shard::User]>,
     guards_servers: bool,
     multiplex: Option<multiplex::Options>,
+    slow_log: Option<Duration>,
 }
 
 /// A backend, as each shard builds it.
@@ -125,6 +127,7 @@ impl ListenerPlan {
             users: edge.users.iter().zip(passwords).map(user).collect(),
             guards_servers: !listener.bind.ip().is_loopback() && !edge.allow_unauthenticated,
             multiplex: listener.multiplex.map(|own| multiplex_options(config, listener, own)),
+            slow_log: listener.multiplex.and_then(|own| own.slow_log),
         }
     }
 
@@ -148,6 +151,7 @@ impl ListenerPlan {
             socket: self.socket,
             edge,
             multiplex: self.multiplex.clone(),
+            slow_log: self.slow_log,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ListenerEdge;
 use crate::io::SocketOptions;
@@ -27,6 +28,8 @@ pub struct Listener {
     pub edge: ListenerEdge,
     /// What bounds the multiplexers of its sessions, where these share connections.
     pub multiplex: Option<multiplex::Options>,
+    /// There, requests that take longer are told to the log.
+    pub slow_log: Option<Duration>,
 }
 
 /// A listener as its next client finds it.
@@ -46,6 +49,7 @@ pub(super) struct Rules {
     pub(super) socket: SocketOptions,
     pub(super) edge: ListenerEdge,
     pub(super) multiplex: Option<multiplex::Options>,
+    pub(super) slow_log: Option<Duration>,
     /// Whether its clients have shown a certificate.
     pub(super) requires_certificate: bool,
 }
@@ -53,10 +57,11 @@ pub(super) struct Rules {
 impl Entrance {
     /// `backends` are the keys of the backends that the listener's number means.
     pub(super) fn new(listener: Listener, backends: &[usize]) -> Self {
-        let Listener { ledger, acceptor, backend, session, socket, edge, multiplex } = listener;
+        let Listener { ledger, acceptor, backend, session, socket, edge, multiplex, slow_log } = listener;
         let requires_certificate = acceptor.as_ref().is_some_and(Acceptor::requires_certificate);
         let (backend, session) = (backends[usize::from(backend)], Rc::new(session));
-        let rules = Rc::new(Rules { ledger, backend, session, socket, edge, multiplex, requires_certificate });
+        let rules =
+            Rc::new(Rules { ledger, backend, session, socket, edge, multiplex, slow_log, requires_certificate });
         Self { acceptor, rules }
     }
 }

@@ -28,6 +28,7 @@ mod queue;
 mod renewal;
 mod secure;
 mod settle;
+mod slow;
 mod socket;
 mod table;
 mod timers;
@@ -53,6 +54,7 @@ use crate::io::{Completion, Driver, Errno, Lease, Op, Outcome, Wait};
 use crate::load::Load;
 use crate::metrics::Tally;
 use crate::pool::{Pool, SendBuf};
+use crate::quota::Quota;
 use crate::session::transport::Transport;
 use crate::session::{Side, Turn};
 use crate::shard::backends::Upstream;
@@ -107,6 +109,8 @@ pub struct Shard<D> {
     seed: u64,
     table: Table,
     trunks: Trunks,
+    /// Slow requests that the log is told of.
+    slow: Quota,
     pool: Pool,
     tally: Arc<Tally>,
     timers: Timers,
@@ -149,6 +153,7 @@ impl<D: Driver> Shard<D> {
             seed: options.seed.wrapping_add(keys.len() as u64),
             table: Table::new(options.slots_max.min(SLOTS_MAX)),
             trunks: Trunks::new(),
+            slow: Quota::new(slow::SLOW_PER_SECOND_MAX),
             pool: Pool::new(),
             timers: Timers::default(),
             now,
@@ -224,7 +229,7 @@ impl<D: Driver> Shard<D> {
         if has_work || !self.links.mailbox.going_to_sleep() {
             return Wait::No;
         }
-        let times = [self.timers.next(), self.look_again_at(), self.trunks.deadline()];
+        let times = [self.timers.next(), self.look_again_at(), self.trunks.deadline(), self.slow.due()];
         times.into_iter().flatten().min().map_or(Wait::Forever, Wait::Until)
     }
 
@@ -374,6 +379,7 @@ impl<D: Driver> Shard<D> {
 
     fn fire_timers(&mut self) {
         self.fire_trunks();
+        self.tell_left_out();
         while let Some((at, id)) = self.timers.take_due(self.now) {
             let Some(entry) = self.table.entry(id) else { continue };
             if entry.timer == Some(at) {

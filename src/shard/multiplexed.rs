@@ -258,6 +258,7 @@ impl<D: Driver> Shard<D> {
             }
             Output::CloseClient(client, reason) => self.dismiss_client(trunk, client, reason, false),
             Output::CutClient(client, reason) => self.dismiss_client(trunk, client, reason, true),
+            Output::TellSlow(slow) => self.tell_slow(trunk, slow),
         }
     }
 

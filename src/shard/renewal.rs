@@ -93,6 +93,7 @@ impl<D: Driver> Shard<D> {
     fn renew_listeners(&mut self, listeners: Vec<Listener>, backends: &[usize], gone: &mut Gone) -> Vec<Acceptor> {
         let entrances = listeners.into_iter().map(|listener| Entrance::new(listener, backends)).collect();
         let before = mem::replace(&mut self.entrances, entrances);
+        self.entrances.iter().for_each(|entrance| self.trunks.tell_slower_than(&entrance.rules));
         let stays = |ledger: &Ledger| self.entrances.iter().any(|entrance| *entrance.rules.ledger == *ledger);
         let left = before.iter().map(|entrance| &entrance.rules.ledger).filter(|ledger| !stays(ledger));
         gone.listeners.extend(left.cloned());

@@ -128,10 +128,12 @@ impl Trunks {
         }
         *users += 1;
         let counts = rules.ledger.sharing(shard);
+        let mut multiplexer = Multiplexer::new(options.clone(), Arc::clone(&counts));
+        multiplexer.tell_slower_than(rules.slow_log);
         Some(self.trunks.insert(Trunk {
             rules: Rc::clone(rules),
             target: Rc::clone(target),
-            multiplexer: Multiplexer::new(options.clone(), Arc::clone(&counts)),
+            multiplexer,
             apart: Apartness::none(Arc::clone(&target.member)),
             counts,
             counted: (0, 0),
@@ -156,6 +158,13 @@ impl Trunks {
             && !std::mem::replace(&mut trunk.touched, true)
         {
             self.touched.push(index);
+        }
+    }
+
+    /// Has what is told of slow requests follow these rules in all trunks of their listener, whatever else has changed.
+    pub(super) fn tell_slower_than(&mut self, rules: &Rules) {
+        for (_, trunk) in self.trunks.iter_mut().filter(|(_, trunk)| trunk.rules.ledger == rules.ledger) {
+            trunk.multiplexer.tell_slower_than(rules.slow_log);
         }
     }
 

@@ -10,4 +10,5 @@ mod redis;
 mod rights;
 mod server;
 mod talk;
+mod times;
 mod world;

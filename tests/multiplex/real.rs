@@ -85,6 +85,7 @@ impl<'a> Front<'a> {
                     self.clients.iter_mut().find(|client| client.id == id).unwrap().is_welcome = is_welcome;
                 }
                 Output::CloseClient(id, reason) | Output::CutClient(id, reason) => panic!("{id:?} closed: {reason:?}"),
+                Output::TellSlow(slow) => panic!("{slow:?}"),
             }
         }
     }

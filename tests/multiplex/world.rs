@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringwall::io::Errno;
 use ringwall::metrics::{Sharing, Tally};
-use ringwall::multiplex::{Id, Multiplexer, Options, Output, Reason};
+use ringwall::multiplex::{Id, Multiplexer, Options, Output, Reason, SlowRequest};
 use ringwall::pool::{Pool, SendBuf};
 use ringwall::session::Turn;
 use ringwall::time::Time;
@@ -53,6 +53,7 @@ pub(crate) struct World {
     /// Writes to the server, each with its bytes.
     pub(crate) writes: Vec<String>,
     pub(crate) dials: usize,
+    pub(crate) slow: Vec<SlowRequest>,
 }
 
 impl World {
@@ -70,6 +71,7 @@ impl World {
             is_unreachable: false,
             writes: Vec::new(),
             dials: 0,
+            slow: Vec::new(),
         }
     }
 
@@ -123,6 +125,7 @@ impl World {
                     assert!(client.closed.is_none(), "a send behind the end");
                     assert!(client.in_flight.replace(buffer).is_none(), "two sends in flight");
                 }
+                Output::TellSlow(slow) => self.slow.push(slow),
                 Output::CloseClient(id, reason) | Output::CutClient(id, reason) => {
                     let client = self.clients.iter_mut().find(|client| client.id == id).unwrap();
                     assert!(client.closed.replace(reason).is_none(), "closed twice");

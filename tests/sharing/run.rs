@@ -50,7 +50,7 @@ pub(crate) struct Run {
     sim: Sim,
     shard: Shard<SimDriver>,
     driver: DriverId,
-    tally: Arc<Tally>,
+    ledger: Arc<Ledger>,
     /// Rung by the shard, and never looked at.
     _dispatcher: SimDriver,
     orders: Sender<Order>,
@@ -102,13 +102,13 @@ impl Run {
         let (orders, mailbox) = mailbox(64);
         let (pending, _) = pending_flags(64, 64);
         let (events, receiver) = events(1024, Doorbell::new(), sim.eventfd());
-        let tally = Arc::new(Tally::default());
+        let ledger = Ledger::new(0, "shared", 1);
         let links = Links {
             mailbox,
             pending,
             load: Arc::new(LoadCell::default()),
             sources: SourceCounts::new(0),
-            tally: Arc::clone(&tally),
+            tally: Arc::new(Tally::default()),
             dispatcher_doorbell: Doorbell::new(),
             dispatcher: dispatcher.ring_handle(),
             events,
@@ -123,13 +123,14 @@ impl Run {
             seed,
         };
         let listener = shard::Listener {
-            ledger: Ledger::new(0, "shared", 1),
+            ledger: Arc::clone(&ledger),
             acceptor: None,
             backend: 0,
             session,
             socket: SocketOptions::default(),
             edge: ListenerEdge::default(),
             multiplex: Some(multiplex),
+            slow_log: None,
         };
         let backend = shard::Backend {
             id: BackendId(0),
@@ -151,7 +152,7 @@ impl Run {
             server: Server::default(),
             shard: Shard::new(options, driver, links, vec![listener], vec![backend]),
             driver: number,
-            tally,
+            ledger,
             _dispatcher: dispatcher,
             orders,
             has_orders: false,
@@ -354,8 +355,9 @@ impl Run {
         self.rest();
         assert!(self.shard.is_done(), "{} sessions are left", self.shard.sessions());
         assert_eq!(self.shard.held_bytes(), 0, "every buffer is home");
-        let connections = (self.tally.shared_connections.get(), self.tally.own_connections.get());
-        assert_eq!(connections, (0, 0), "every connection is uncounted");
+        if let Some(shared) = self.ledger.shared_in_all() {
+            assert_eq!((shared.shared_connections, shared.own_connections), (0, 0), "every connection is uncounted");
+        }
         assert_eq!(self.sim.in_flight(self.driver), 0, "every operation has ended");
         assert_eq!(self.sim.open_sockets(), 0, "every socket is closed");
         assert!(self.clients.iter().all(|client| client.peer.is_none()), "every client has seen its end");

@@ -113,6 +113,7 @@ impl Control {
                 self.refused += refused;
             }
             Event::Draining => self.drainings += 1,
+            Event::Slow(_) | Event::SlowLeftOut { .. } => panic!("no listener here wants to be told: {event:?}"),
             // The order of these is not the program's: the pending list is a hash map.
             Event::Stalled { pending, .. } => assert!(pending >= STALL, "stalled after {pending:?}"),
         }

@@ -310,6 +310,7 @@ fn parts(
             socket: SocketOptions { keepalive_seconds: None, user_timeout_ms: None, source: None },
             edge: plan.edges.listener(number),
             multiplex: None,
+            slow_log: None,
         })
     });
     let backends = (0..).zip(connectors(plan)).map(|(number, connector): (usize, _)| shard::Backend {

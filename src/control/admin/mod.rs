@@ -41,6 +41,7 @@ use tracing::warn;
 pub use self::asking::Way;
 pub(super) use self::door::AdminDoor;
 pub use self::door::NextDoor;
+pub(super) use self::sessions::shown as shown_session;
 pub use self::socket::{AdminSocket, set_socket_mode};
 
 use self::connections::State;

@@ -94,7 +94,7 @@ fn joined<'n>(names: impl Iterator<Item = &'n str>) -> String {
 }
 
 /// What `close` calls a session.
-fn shown(shard: u16, id: SessionId) -> String {
+pub(in crate::control) fn shown(shard: u16, id: SessionId) -> String {
     format!("{shard}-{}-{}", id.slot, id.generation)
 }
 

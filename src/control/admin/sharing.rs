@@ -1,11 +1,11 @@
 //! The families of metrics of listeners whose sessions share connections.
 
 use super::exposition::{Exposition, Kind, Value};
-use super::families::distinct;
+use super::families::{distinct, in_seconds};
 use crate::control::{Running, RunningListener};
 use crate::ledger::Ledger;
 use crate::metrics::SharingTotals;
-use crate::multiplex::Departure;
+use crate::multiplex::{Departure, Family};
 
 /// Writes them. Each listener that multiplexes is shown, and those that did before a reload.
 pub(super) fn expose(text: &mut Exposition, running: &Running, shards: usize) {
@@ -18,6 +18,7 @@ pub(super) fn expose(text: &mut Exposition, running: &Running, shards: usize) {
         .collect();
     connections(text, running, shards);
     requests(text, &shown);
+    durations(text, &shown);
     departures(text, &shown);
 }
 
@@ -54,6 +55,20 @@ fn requests(text: &mut Exposition, shown: &[(&str, SharingTotals)]) {
         let batch = &counted.shared_batch;
         let cumulative = batch.cumulative().map(|(bound, values)| (bound as f64, values));
         family.histogram(&[("listener", listener)], cumulative, batch.count(), Value::Whole(batch.sum));
+    }
+}
+
+fn durations(text: &mut Exposition, shown: &[(&str, SharingTotals)]) {
+    let help = "Time from a request's way to a server to its complete reply, by the family of the command. Blocking ones take \
+                what other clients take; those in transactions are of these.";
+    let mut family = text.family(Kind::Histogram, "ringwall_multiplex_request_duration_seconds", help);
+    for (listener, counted) in shown {
+        for (index, name) in Family::LABELS.iter().enumerate() {
+            let micros = &counted.request_micros[index];
+            if micros.count() > 0 {
+                in_seconds(&mut family, &[("listener", listener), ("family", name)], micros);
+            }
+        }
     }
 }
 
