@@ -77,6 +77,8 @@ pub(super) struct Client {
     pub(super) is_asking: bool,
     /// Why it needs a connection of its own, if it does.
     pub(super) departure: Departure,
+    /// Why it has the one that it has.
+    pub(super) departed: Departure,
     /// The error that its next request is answered with, the last.
     pub(super) refusal: Option<(Box<str>, Reason)>,
     /// The connection on which others wait behind what it does not read.
@@ -128,6 +130,7 @@ impl Client {
             waits: false,
             is_asking: false,
             departure: Departure::UNSHARED,
+            departed: Departure::UNSHARED,
             refusal: None,
             stalls: None,
             has_ended: false,

@@ -133,6 +133,7 @@ impl Multiplexer {
         if is_probe && !link.was_idle {
             link.say(&Standing::default().for_sharing(), turn);
         }
+        client.departed = client.departure;
         link.say(&client.standing.for_one(), turn);
         self.due.touch_link(link_id, link);
         Some(link_id)

@@ -85,6 +85,12 @@ impl Departure {
         self.0
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        Self::labels().nth(self.0).unwrap_or_default()
+    }
+
     /// All names, in the order of their places.
     pub fn labels() -> impl Iterator<Item = &'static str> {
         COMMANDS.iter().copied().chain(["other", "too_large", "unshared"])
@@ -97,13 +103,13 @@ mod tests {
 
     #[test]
     fn a_departure_has_the_name_of_its_command_or_is_another() {
-        let label = |name: &str| Departure::labels().nth(Departure::of(Some(name.as_bytes())).index());
-        assert_eq!(label("Watch"), Some("watch"));
-        assert_eq!(label("brpoplpush"), Some("brpoplpush"));
-        assert_eq!(label("json.get"), Some("other"));
-        assert_eq!(label("a-name-longer-than-any"), Some("other"));
-        assert_eq!(Departure::labels().nth(Departure::of(None).index()), Some("other"));
-        assert_eq!(Departure::labels().nth(Departure::UNSHARED.index()), Some("unshared"));
+        let label = |name: &str| Departure::of(Some(name.as_bytes())).label();
+        assert_eq!(label("Watch"), "watch");
+        assert_eq!(label("brpoplpush"), "brpoplpush");
+        assert_eq!(label("json.get"), "other");
+        assert_eq!(label("a-name-longer-than-any"), "other");
+        assert_eq!(Departure::of(None).label(), "other");
+        assert_eq!(Departure::UNSHARED.label(), "unshared");
         assert_eq!(Departure::labels().count(), Departure::COUNT);
     }
 

@@ -144,6 +144,15 @@ pub enum Output {
     TellSlow(SlowRequest),
 }
 
+/// Over which connections a client's requests go at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Over those that it shares with others.
+    Shared,
+    /// Over one of its own, which it has for this.
+    Own(Departure),
+}
+
 /// What must be looked at before the turn is over.
 #[derive(Debug, Default)]
 struct Due {
@@ -486,6 +495,16 @@ impl Multiplexer {
     #[must_use]
     pub fn is_own(&self, id: Id) -> bool {
         self.links.at(id).is_some_and(|link| matches!(link.role, Role::Own(_) | Role::Raw(_)) && !link.is_probe)
+    }
+
+    /// Over which connections a client's requests go; nothing when it has left.
+    #[must_use]
+    pub fn way(&self, id: Id) -> Option<Way> {
+        let client = self.clients.at(id)?;
+        Some(match client.place {
+            Place::Nowhere | Place::Shared(_) => Way::Shared,
+            Place::Own(_) => Way::Own(client.departed),
+        })
     }
 
     /// Whether a client waits for a reply. Where every byte of it is passed on unread, nobody knows.

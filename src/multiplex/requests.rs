@@ -292,6 +292,7 @@ impl Multiplexer {
         }
         link.role = Role::Raw(id);
         client.is_raw = true;
+        client.departed = client.departure;
         // Whose the replies are is clear from here on, and where they end is not looked at.
         link.owed.clear();
         link.replies_owed = 0;

@@ -10,6 +10,7 @@ use super::table::Entry;
 use super::token::SessionId;
 use crate::io::Driver;
 use crate::ledger::Ledger;
+use crate::multiplex::Way;
 use crate::roster::{BackendId, Member};
 use crate::session::Side;
 use crate::time::Time;
@@ -75,6 +76,8 @@ pub struct Row {
     pub server: Option<Arc<Member>>,
     /// Our port towards the server.
     pub server_local_port: Option<u16>,
+    /// Over which connections its requests go, where it may share some.
+    pub way: Option<Way>,
     /// How far it is; see [`Session::stage`](crate::session::Session::stage).
     pub stage: &'static str,
     /// Whether it holds bytes that could not be served yet.
@@ -104,7 +107,8 @@ impl<D: Driver> Shard<D> {
                 page.next = Some(id.slot);
                 break;
             }
-            page.rows.push(row(id, entry, &self.backends[entry.rules.backend].name, self.now));
+            let way = entry.seat.as_ref().and_then(|seat| self.trunks.way_of(seat));
+            page.rows.push(row(id, entry, &self.backends[entry.rules.backend].name, way, self.now));
         }
         // Whoever asked for it may have given up.
         let _ = answer.send(page);
@@ -123,7 +127,7 @@ impl<D: Driver> Shard<D> {
     }
 }
 
-fn row(id: SessionId, entry: &Entry, backend: &Arc<str>, now: Time) -> Row {
+fn row(id: SessionId, entry: &Entry, backend: &Arc<str>, way: Option<Way>, now: Time) -> Row {
     let session = &entry.session;
     Row {
         id,
@@ -134,6 +138,7 @@ fn row(id: SessionId, entry: &Entry, backend: &Arc<str>, now: Time) -> Row {
         backend: Arc::clone(backend),
         server: entry.target.as_ref().map(|target| Arc::clone(&target.member)),
         server_local_port: entry.server_local_port,
+        way,
         stage: session.stage(),
         pending: entry.pending,
         age: now.since(session.started()),

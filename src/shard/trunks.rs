@@ -16,7 +16,7 @@ use super::secure::Secure;
 use super::socket::Socket;
 use super::token::SessionId;
 use crate::metrics::Sharing;
-use crate::multiplex::{Moment, Multiplexer};
+use crate::multiplex::{Moment, Multiplexer, Way};
 use crate::pool::SendBuf;
 use crate::roster::{Apartness, Member, Place};
 use crate::slots::{Id, Slots};
@@ -151,6 +151,11 @@ impl Trunks {
 
     pub(super) fn at(&mut self, index: usize) -> &mut Trunk {
         &mut self.trunks[index]
+    }
+
+    /// Over which connections the requests of whoever sits there go.
+    pub(super) fn way_of(&self, seat: &Seat) -> Option<Way> {
+        self.trunks.get(seat.trunk)?.multiplexer.way(seat.client()?)
     }
 
     pub(super) fn touch(&mut self, index: usize) {

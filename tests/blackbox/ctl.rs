@@ -34,7 +34,7 @@ fn the_status_and_the_sessions_are_tables_or_json() {
     assert_eq!(lines.next(), Some("files: in use"));
     let listener = status.lines().find(|line| line.starts_with("public ")).unwrap();
     let cells: Vec<_> = listener.split_whitespace().collect();
-    assert_eq!(cells, ["public", &of.address.to_string(), "server", "open", "1"]);
+    assert_eq!(cells, ["public", &of.address.to_string(), "server", "transparent", "open", "1", "-", "-"]);
     assert!(status.contains("BACKEND  QUEUE  PRIMARY\nserver   0      -\n"), "{status}");
     let backend = status.lines().rfind(|line| line.starts_with("server ")).unwrap();
     let cells: Vec<_> = backend.split_whitespace().collect();

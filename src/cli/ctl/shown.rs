@@ -2,7 +2,7 @@
 
 use crate::cli::table::Table;
 use crate::config::show_duration;
-use crate::control::admin::api::{Backend, Changes, Check, Named, Sentinel, Server, Sessions, Status};
+use crate::control::admin::api::{Backend, Changes, Check, Named, Sentinel, Server, Session, Sessions, Status};
 use crate::date::date;
 
 /// How the program stands.
@@ -12,10 +12,14 @@ pub(super) fn status(status: &Status) -> String {
     let reload = if *reload_success { "in use" } else { "not in use: the last reload failed" };
     let mut text =
         format!("ringwall {version} on Linux {kernel}: {phase}\nlog level: {log_level}\nfiles: {reload}\n\n");
-    let mut table = Table::new(&["listener", "address", "backend", "state", "connections"]);
+    let heading = ["listener", "address", "backend", "mode", "state", "connections", "shared", "own"];
+    let mut table = Table::new(&heading);
     for of in listeners {
-        let connections = of.connections.to_string();
-        table.row([of.name.clone(), of.address.clone(), of.backend.clone(), of.state.clone(), connections]);
+        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let [shared, own] = [of.shared_connections, of.own_connections].map(number);
+        let [name, address, backend, mode, state] =
+            [&of.name, &of.address, &of.backend, &of.mode, &of.state].map(String::clone);
+        table.row([name, address, backend, mode, state, of.connections.to_string(), shared, own]);
     }
     text += &format!("{table}\n");
     let mut table = Table::new(&["shard", "connections", "pending", "handshakes", "busy"]);
@@ -109,8 +113,19 @@ pub(super) fn changes(of: &Changes) -> String {
 
 /// A page of sessions.
 pub(super) fn sessions(page: &Sessions) -> String {
-    let heading =
-        ["id", "client", "identity", "listener", "server", "state", "age", "idle", "client rx/tx", "server rx/tx"];
+    let heading = [
+        "id",
+        "client",
+        "identity",
+        "listener",
+        "server",
+        "connection",
+        "state",
+        "age",
+        "idle",
+        "client rx/tx",
+        "server rx/tx",
+    ];
     let mut table = Table::new(&heading);
     for of in &page.sessions {
         let state = if of.pending { format!("{}, pending", of.state) } else { of.state.clone() };
@@ -120,6 +135,7 @@ pub(super) fn sessions(page: &Sessions) -> String {
             of.client_identity.clone().unwrap_or_default(),
             of.listener.clone(),
             of.server.clone().unwrap_or_default(),
+            connection(of),
             state,
             seconds(of.age_seconds),
             seconds(of.idle_seconds),
@@ -129,6 +145,12 @@ pub(super) fn sessions(page: &Sessions) -> String {
     }
     let more = page.next.as_ref().map(|next| format!("more: --after {next}\n"));
     format!("{table}{}", more.unwrap_or_default())
+}
+
+/// Over which connection its requests go, and why over its own.
+fn connection(of: &Session) -> String {
+    let way = of.connection.clone().unwrap_or_default();
+    of.own_for.as_ref().map_or(way.clone(), |what| format!("{way}, {what}"))
 }
 
 /// In whole seconds above ten, with a decimal below.
@@ -143,7 +165,7 @@ fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::admin::api::{Asked, Certificate, DialFailure, Listener, Session, Shard};
+    use crate::control::admin::api::{Asked, Certificate, DialFailure, Listener, Shard};
 
     fn backends() -> Vec<Backend> {
         let check = Check {
@@ -190,13 +212,28 @@ mod tests {
             log_level: "ringwall=info".into(),
             reload_success: false,
             changes_allowed: false,
-            listeners: vec![Listener {
-                name: "public".into(),
-                address: "127.0.0.1:6380".into(),
-                backend: "cache".into(),
-                state: "open".into(),
-                connections: 12,
-            }],
+            listeners: vec![
+                Listener {
+                    name: "public".into(),
+                    address: "127.0.0.1:6380".into(),
+                    backend: "cache".into(),
+                    mode: "transparent".into(),
+                    shared_connections: None,
+                    own_connections: None,
+                    state: "open".into(),
+                    connections: 12,
+                },
+                Listener {
+                    name: "many".into(),
+                    address: "127.0.0.1:6381".into(),
+                    backend: "cache".into(),
+                    mode: "multiplex".into(),
+                    shared_connections: Some(2),
+                    own_connections: Some(0),
+                    state: "open".into(),
+                    connections: 900,
+                },
+            ],
             shards: vec![Shard { shard: 0, connections: 12, pending: 1, handshakes: 2, busy: 0.251 }],
             backends: backends(),
             certificates: vec![Certificate {
@@ -213,8 +250,9 @@ mod tests {
 log level: ringwall=info
 files: not in use: the last reload failed
 
-LISTENER  ADDRESS         BACKEND  STATE  CONNECTIONS
-public    127.0.0.1:6380  cache    open   12
+LISTENER  ADDRESS         BACKEND  MODE         STATE  CONNECTIONS  SHARED  OWN
+public    127.0.0.1:6380  cache    transparent  open   12           -       -
+many      127.0.0.1:6381  cache    multiplex    open   900          2       0
 
 SHARD  CONNECTIONS  PENDING  HANDSHAKES  BUSY
 0      12           1        2           25 %
@@ -271,6 +309,8 @@ tables     -      -        log
             backend: "cache".into(),
             server: Some("127.0.0.1:6379".into()),
             server_local_port: Some(40_000),
+            connection: None,
+            own_for: None,
             state: "relaying".into(),
             pending: true,
             age_seconds: 75.2,
@@ -280,11 +320,15 @@ tables     -      -        log
             server_rx_bytes: 30,
             server_tx_bytes: 40,
         };
-        let shown = sessions(&Sessions { sessions: vec![session], next: Some("1-0".into()) });
+        let shared = Session { connection: Some("shared".into()), pending: false, ..session.clone() };
+        let own = Session { connection: Some("own".into()), own_for: Some("watch".into()), ..shared.clone() };
+        let shown = sessions(&Sessions { sessions: vec![session, shared, own], next: Some("1-0".into()) });
         assert_eq!(
             shown,
-            "ID     CLIENT           IDENTITY  LISTENER  SERVER          STATE              AGE  IDLE  CLIENT RX/TX  SERVER RX/TX
-0-7-3  127.0.0.1:50000  -         public    127.0.0.1:6379  relaying, pending  75s  0.0s  100/200       30/40
+            "ID     CLIENT           IDENTITY  LISTENER  SERVER          CONNECTION  STATE              AGE  IDLE  CLIENT RX/TX  SERVER RX/TX
+0-7-3  127.0.0.1:50000  -         public    127.0.0.1:6379  -           relaying, pending  75s  0.0s  100/200       30/40
+0-7-3  127.0.0.1:50000  -         public    127.0.0.1:6379  shared      relaying           75s  0.0s  100/200       30/40
+0-7-3  127.0.0.1:50000  -         public    127.0.0.1:6379  own, watch  relaying           75s  0.0s  100/200       30/40
 more: --after 1-0
 "
         );

@@ -10,6 +10,9 @@ fn listener(name: &str, port: u16, connections: u64) -> Listener {
         name: name.into(),
         address: format!("10.0.1.1:{port}"),
         backend: "cache".into(),
+        mode: "transparent".into(),
+        shared_connections: None,
+        own_connections: None,
         state: "open".into(),
         connections,
     }
@@ -40,6 +43,8 @@ pub(super) fn session(id: &str, received: u64, sent: u64) -> Session {
         backend: "cache".into(),
         server: Some("10.0.0.1:6379".into()),
         server_local_port: Some(50_001),
+        connection: None,
+        own_for: None,
         state: "relaying".into(),
         pending: false,
         age_seconds: 75.0,

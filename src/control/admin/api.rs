@@ -38,6 +38,12 @@ pub struct Listener {
     pub address: String,
     /// Where its clients' bytes go.
     pub backend: String,
+    /// `transparent` or `multiplex`.
+    pub mode: String,
+    /// Connections to servers that its clients share, where they do.
+    pub shared_connections: Option<u64>,
+    /// Connections to servers that are one client's own then, or kept for one.
+    pub own_connections: Option<u64>,
     /// `open`, or `drained` when an operator has closed it.
     pub state: String,
     /// Open connections.
@@ -196,6 +202,10 @@ pub struct Session {
     pub server: Option<String>,
     /// Our port towards the server: what the server's CLIENT LIST shows.
     pub server_local_port: Option<u16>,
+    /// Where its listener multiplexes: `shared`, or `own` while its requests go over a connection of its own.
+    pub connection: Option<String>,
+    /// The command that took it there, or what else did.
+    pub own_for: Option<String>,
     /// `handshaking`, `connecting`, `relaying` or `closing`.
     pub state: String,
     /// Whether it holds bytes that could not be served yet.

@@ -9,6 +9,7 @@ use super::api::{Session, Sessions};
 use super::asking::NoAnswer;
 use crate::config::{Listener, parse_duration};
 use crate::control::{Hold, Running, RunningListener};
+use crate::multiplex::Way;
 use crate::shard::SessionId;
 use crate::shard::listing::{Filter, Row};
 
@@ -125,6 +126,11 @@ impl Desk {
 }
 
 fn session(shard: u16, row: Row) -> Session {
+    let (connection, own_for) = match row.way {
+        None => (None, None),
+        Some(Way::Shared) => (Some("shared".to_owned()), None),
+        Some(Way::Own(departure)) => (Some("own".to_owned()), Some(departure.label().to_owned())),
+    };
     Session {
         id: shown(shard, row.id),
         client: row.client.map(|client| client.to_string()),
@@ -134,6 +140,8 @@ fn session(shard: u16, row: Row) -> Session {
         backend: row.backend.to_string(),
         server: row.server.map(|server| server.address.to_string()),
         server_local_port: row.server_local_port,
+        connection,
+        own_for,
         state: row.stage.to_owned(),
         pending: row.pending,
         age_seconds: seconds(row.age),

@@ -20,12 +20,18 @@ impl Desk {
         let running = self.watched.in_force.read();
         let config = &running.config;
         let listeners = config.listeners.iter().zip(&running.listeners);
-        let listeners = listeners.map(|(listener, RunningListener { address, ledger })| Listener {
-            name: listener.name.to_string(),
-            address: address.to_string(),
-            backend: config.backends[listener.backend].name.to_string(),
-            state: if self.is_drained(ledger) { "drained" } else { "open" }.to_owned(),
-            connections: ledger.open_in_all(),
+        let listeners = listeners.map(|(listener, RunningListener { address, ledger })| {
+            let shared = listener.multiplex.map(|_| ledger.shared_in_all().unwrap_or_default());
+            Listener {
+                name: listener.name.to_string(),
+                address: address.to_string(),
+                backend: config.backends[listener.backend].name.to_string(),
+                mode: if shared.is_some() { "multiplex" } else { "transparent" }.to_owned(),
+                shared_connections: shared.as_ref().map(|shared| shared.shared_connections),
+                own_connections: shared.as_ref().map(|shared| shared.own_connections),
+                state: if self.is_drained(ledger) { "drained" } else { "open" }.to_owned(),
+                connections: ledger.open_in_all(),
+            }
         });
         let shards = self.watched.shards.iter().enumerate().map(|(number, shard)| {
             let load = shard.load.read(sys::now());
