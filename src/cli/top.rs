@@ -14,6 +14,7 @@ mod keys;
 mod model;
 mod panes;
 mod screen;
+mod sharing;
 mod terminal;
 mod view;
 mod watcher;

@@ -62,6 +62,37 @@ fn sessions_are_seen_sorted_filtered_and_closed_and_listeners_drained() {
 }
 
 #[test]
+fn a_listener_whose_clients_share_connections_has_a_pane_of_its_own() {
+    let server = Server::on_unix_socket();
+    let setup = Setup::before(server.address()).listener("mode = \"multiplex\"").sections("[runtime]\nshards = 1\n");
+    let of = setup.admin("").start();
+    let (mut client, mut watcher) = (of.client(), of.client());
+    assert_eq!(watcher.call(&["WATCH", "a"]), b"+OK\r\n");
+    let terminal = watch(&of);
+    terminal.shows(" MULTIPLEXED ");
+    // What was asked between two looks is told until the next, so it is asked until it is seen.
+    let deadline = crate::process::now() + crate::process::PATIENCE;
+    let row = loop {
+        for _ in 0..100 {
+            assert_eq!(client.call(&["GET", "a"]), b"$-1\r\n");
+        }
+        let screen = terminal.screen();
+        let below = screen.lines().skip_while(|line| !line.contains(" MULTIPLEXED ")).nth(1).unwrap_or_default();
+        let row: Vec<_> = below.split_whitespace().map(str::to_owned).collect();
+        if row.get(4).is_some_and(|share| share == "100") {
+            assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+            break row;
+        }
+        assert!(crate::process::now() < deadline, "waited in vain:\n{screen}");
+    };
+    assert_eq!(row[..3], ["public", "1", "1"]);
+    assert!(row[3].parse::<f64>().unwrap() > 0.0 && row[5..7] == ["%", "1.0"], "{row:?}");
+    assert!(["us", "ms"].contains(&&*row[8]), "{row:?}");
+    terminal.press(&["q"]);
+    terminal.assert_given_back();
+}
+
+#[test]
 fn without_permission_nothing_is_changed_and_a_signal_gives_the_terminal_back() {
     let server = Server::on_unix_socket();
     let of = Setup::before(server.address()).admin("").start();

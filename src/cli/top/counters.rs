@@ -1,5 +1,7 @@
 //! What `ringwall top` takes from the text of `/metrics`.
 
+use std::collections::BTreeMap;
+
 /// What comes through: since the start, or in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Flows {
@@ -21,11 +23,30 @@ pub(super) struct Flows {
     pub(super) to_servers: f64,
 }
 
-/// What is counted.
+/// Requests of a listener whose clients share connections, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Requests {
+    /// Over shared connections.
+    pub(super) shared: f64,
+    /// Over others.
+    pub(super) own: f64,
+    /// Writes to servers over shared connections.
+    pub(super) batches: f64,
+    /// Requests in these.
+    pub(super) batched: f64,
+    /// Answered ones, but for those that may block.
+    pub(super) answered: f64,
+    /// What these took, together.
+    pub(super) seconds: f64,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     /// Since the start.
     pub(super) flows: Flows,
+    /// By listener.
+    pub(super) requests: BTreeMap<String, Requests>,
     /// Sessions of which neither side reads, as counted at the moment.
     pub(super) stalled: f64,
 }
@@ -59,6 +80,9 @@ impl Counters {
     }
 
     fn add(&mut self, sample: &Sample<'_>) {
+        if let Some(name) = sample.name.strip_prefix("ringwall_multiplex_") {
+            return self.add_request(name, sample);
+        }
         let sum = match (sample.name, sample.label("side")) {
             ("ringwall_connections_total", _) => &mut self.flows.connections,
             ("ringwall_handshakes_total", _) => &mut self.flows.handshakes,
@@ -69,6 +93,22 @@ impl Counters {
             ("ringwall_received_bytes_total", Some("backend")) => &mut self.flows.from_servers,
             ("ringwall_sent_bytes_total", Some("backend")) => &mut self.flows.to_servers,
             ("ringwall_stalled_sessions", _) => &mut self.stalled,
+            _ => return,
+        };
+        *sum += sample.value;
+    }
+
+    fn add_request(&mut self, name: &str, sample: &Sample<'_>) {
+        let Some(listener) = sample.label("listener") else { return };
+        let requests = self.requests.entry(listener.to_owned()).or_default();
+        let may_block = sample.label("family") == Some("blocking");
+        let sum = match (name, sample.label("connection")) {
+            ("requests_total", Some("shared")) => &mut requests.shared,
+            ("requests_total", Some("own")) => &mut requests.own,
+            ("batch_requests_count", _) => &mut requests.batches,
+            ("batch_requests_sum", _) => &mut requests.batched,
+            ("request_duration_seconds_count", _) if !may_block => &mut requests.answered,
+            ("request_duration_seconds_sum", _) if !may_block => &mut requests.seconds,
             _ => return,
         };
         *sum += sample.value;
@@ -152,7 +192,32 @@ ringwall_stalled_sessions 2
             to_servers: 4.0,
             ..Flows::default()
         };
-        assert_eq!(counters, Counters { flows, stalled: 2.0 });
+        assert_eq!(counters, Counters { flows, requests: BTreeMap::new(), stalled: 2.0 });
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_listener_and_those_that_may_block_have_no_time() {
+        let counters = Counters::parse(
+            r#"ringwall_multiplex_connections{listener="a",shard="0",kind="shared"} 1
+ringwall_multiplex_requests_total{listener="a",connection="shared"} 70
+ringwall_multiplex_requests_total{listener="a",connection="own"} 5
+ringwall_multiplex_requests_total{listener="b",connection="shared"} 9
+ringwall_multiplex_batch_requests_bucket{listener="a",le="1.0"} 3
+ringwall_multiplex_batch_requests_count{listener="a"} 10
+ringwall_multiplex_batch_requests_sum{listener="a"} 70
+ringwall_multiplex_request_duration_seconds_bucket{listener="a",family="hash",le="0.001"} 7
+ringwall_multiplex_request_duration_seconds_count{listener="a",family="hash"} 30
+ringwall_multiplex_request_duration_seconds_sum{listener="a",family="hash"} 0.5
+ringwall_multiplex_request_duration_seconds_count{listener="a",family="string"} 40
+ringwall_multiplex_request_duration_seconds_sum{listener="a",family="string"} 0.25
+ringwall_multiplex_request_duration_seconds_count{listener="a",family="blocking"} 5
+ringwall_multiplex_request_duration_seconds_sum{listener="a",family="blocking"} 900.0
+ringwall_multiplex_departures_total{listener="a",command="watch"} 5
+"#,
+        );
+        let a = Requests { shared: 70.0, own: 5.0, batches: 10.0, batched: 70.0, answered: 70.0, seconds: 0.75 };
+        let b = Requests { shared: 9.0, ..Requests::default() };
+        assert_eq!(counters.requests, BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)]));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! A ringwall as the tests of this folder see it.
 
+use std::collections::BTreeMap;
+
 use super::counters::{Counters, Flows};
 use super::model::{Pace, Picture, Sample};
+use super::sharing::Sharing;
 use crate::control::admin::api::{Backend, Listener, Server, Session, Shard, Status};
 use crate::time::Time;
 
@@ -67,7 +70,7 @@ fn counters() -> Counters {
         from_servers: 40_000_000.0,
         to_servers: 2_000_000.0,
     };
-    Counters { flows, stalled: 1.0 }
+    Counters { flows, requests: BTreeMap::new(), stalled: 1.0 }
 }
 
 /// Two shards, two listeners, two servers and three sessions, of which one is stalled.
@@ -124,5 +127,20 @@ pub(super) fn picture() -> Picture {
     });
     picture.paces =
         vec![Pace { received: 512.0, sent: 35_756_441.6 }, Pace::default(), Pace { received: 2_048.0, sent: 100.0 }];
+    picture
+}
+
+/// The same, with a listener whose clients share connections.
+pub(super) fn multiplexed() -> Picture {
+    let mut picture = picture();
+    let listener = &mut picture.sample.status.listeners[1];
+    listener.mode = "multiplex".into();
+    (listener.shared_connections, listener.own_connections) = (Some(2), Some(11));
+    picture.sharing = vec![Sharing {
+        shared_rate: Some(48_210.4),
+        share: Some(0.987),
+        batch: Some(14.33),
+        duration: Some(0.000_412),
+    }];
     picture
 }

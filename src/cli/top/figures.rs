@@ -19,6 +19,15 @@ pub(super) fn rate(rate: f64) -> String {
     if rate < 99.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
+/// A short time in eight characters or fewer: `83 us`, `1.2 ms`, `3.4 s`.
+pub(super) fn short_time(seconds: f64) -> String {
+    match seconds * 1e6 {
+        micros if micros < 999.5 => format!("{micros:.0} us"),
+        micros if micros < 999_500.0 => format!("{} ms", rate(micros / 1e3)),
+        micros => format!("{} s", rate(micros / 1e6)),
+    }
+}
+
 /// A length of time in four characters or fewer up to 27 years: whole seconds, minutes, hours or days.
 pub(super) fn age(seconds: f64) -> String {
     let units = [("s", 1.0, 100.0), ("m", 60.0, 6_000.0), ("h", 3_600.0, 172_800.0)];
@@ -52,6 +61,16 @@ mod tests {
     fn rates_and_ages_are_short() {
         for (number, text) in [(0.0, "0.0"), (8.14, "8.1"), (99.96, "100"), (12_345.6, "12346")] {
             assert_eq!(rate(number), text);
+        }
+        for (seconds, text) in [
+            (0.0, "0 us"),
+            (0.000_083, "83 us"),
+            (0.000_999_6, "1.0 ms"),
+            (0.012_34, "12.3 ms"),
+            (0.25, "250 ms"),
+            (3.44, "3.4 s"),
+        ] {
+            assert_eq!(short_time(seconds), text);
         }
         for (seconds, text) in
             [(0.9, "0s"), (99.9, "99s"), (100.0, "1m"), (5_999.0, "99m"), (7_300.0, "2h"), (864_000.0, "10d")]

@@ -59,8 +59,8 @@ impl Screen {
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.mode = Mode::Help,
             KeyCode::Char('/' | 'f') => self.mode = Mode::Filtering(self.filter.clone()),
             KeyCode::Char('s') => self.order = self.order.next(),
-            KeyCode::Tab | KeyCode::Right => self.turn(1),
-            KeyCode::BackTab | KeyCode::Left => self.turn(Pane::ALL.len() - 1),
+            KeyCode::Tab | KeyCode::Right => self.turn(true, picture),
+            KeyCode::BackTab | KeyCode::Left => self.turn(false, picture),
             KeyCode::Esc => {
                 self.unmark();
                 self.filter.clear();
@@ -109,8 +109,11 @@ impl Screen {
                 Ok(Change::Close { session: session.id.clone(), client })
             }
             ('x', _) => Err("Only sessions are closed: Tab goes to them"),
-            (letter, Pane::Listeners) => {
-                let listener = place.and_then(|place| status.listeners.get(place));
+            (letter, Pane::Listeners | Pane::Multiplexed) => {
+                let listener = place.and_then(|place| match self.pane {
+                    Pane::Multiplexed => picture.multiplexed().nth(place),
+                    _ => status.listeners.get(place),
+                });
                 let name = listener.ok_or("No listener is marked: the arrow keys mark one")?.name.clone();
                 Ok(if letter == 'd' { Change::DrainListener(name) } else { Change::EnableListener(name) })
             }
@@ -149,7 +152,7 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::top::examples::picture;
+    use crate::cli::top::examples::{multiplexed, picture};
 
     fn code(screen: &mut Screen, code: KeyCode) -> Wish {
         screen.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&picture()))
@@ -190,6 +193,28 @@ mod tests {
         assert_eq!(typed(&mut screen, "e"), Wish::Do(Change::EnableServer { backend, address }));
         assert_eq!(typed(&mut screen, "x"), Wish::Nothing);
         assert_eq!(screen.notice.unwrap().text, "Only sessions are closed: Tab goes to them");
+    }
+
+    #[test]
+    fn a_multiplexed_listener_is_drained_where_it_is_marked() {
+        let picture = multiplexed();
+        let mut screen = Screen::new();
+        let mut press = |code| screen.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&picture));
+        // From sessions over servers.
+        for key in [KeyCode::Left, KeyCode::Left, KeyCode::Down, KeyCode::Char('d')] {
+            press(key);
+        }
+        assert_eq!(press(KeyCode::Char('y')), Wish::Do(Change::DrainListener("internal".to_owned())));
+        let around: Vec<_> = (0..5)
+            .map(|_| {
+                screen.turn(true, Some(&picture));
+                screen.pane
+            })
+            .collect();
+        assert_eq!(around, [Pane::Servers, Pane::Sessions, Pane::Shards, Pane::Listeners, Pane::Multiplexed]);
+        // Where none is left that multiplexes.
+        screen.turn(true, None);
+        assert_eq!(screen.pane, Pane::Listeners);
     }
 
     #[test]

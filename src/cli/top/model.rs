@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use super::counters::{Counters, Flows};
-use crate::control::admin::api::{Session, Status};
+use super::sharing::Sharing;
+use crate::control::admin::api::{Listener, Session, Status};
 use crate::time::Time;
 
 /// A session that holds bytes and has moved none for so long is shown as stalled; shards say so after the same time.
@@ -44,6 +45,8 @@ pub(super) struct Picture {
     pub(super) rates: Option<Flows>,
     /// Of each session of the sample.
     pub(super) paces: Vec<Pace>,
+    /// Of each listener of the sample whose clients share connections.
+    pub(super) sharing: Vec<Sharing>,
 }
 
 impl Picture {
@@ -54,9 +57,30 @@ impl Picture {
             let seconds = sample.at.since(before.at).as_secs_f64();
             sample.counters.flows.rates(&before.counters.flows, seconds)
         });
-        let paces = paces(before.filter(|_| rates.is_some()), &sample);
-        Self { sample, rates, paces }
+        let before = before.filter(|_| rates.is_some());
+        let (paces, sharing) = (paces(before, &sample), sharing(before, &sample));
+        Self { sample, rates, paces, sharing }
     }
+
+    /// The listeners whose clients share connections.
+    pub(super) fn multiplexed(&self) -> impl Iterator<Item = &Listener> {
+        multiplexed(&self.sample)
+    }
+}
+
+fn multiplexed(sample: &Sample) -> impl Iterator<Item = &Listener> {
+    sample.status.listeners.iter().filter(|listener| listener.shared_connections.is_some())
+}
+
+/// A listener that nobody has come to has counted nothing.
+fn sharing(before: Option<&Sample>, sample: &Sample) -> Vec<Sharing> {
+    let of = |listener: &Listener| {
+        let before = before?;
+        let counted = |sample: &Sample| sample.counters.requests.get(&listener.name).copied().unwrap_or_default();
+        let seconds = sample.at.since(before.at).as_secs_f64();
+        Some(Sharing::between(&counted(before), &counted(sample), seconds))
+    };
+    multiplexed(sample).map(|listener| of(listener).unwrap_or_default()).collect()
 }
 
 /// A session that was accepted since has moved all its bytes since. Nothing is known of one that was there and was not
@@ -86,6 +110,7 @@ pub(super) fn is_stalled(session: &Session) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::top::counters::Requests;
     use crate::cli::top::examples::{sample, session};
 
     fn at(millis: u64, change: impl FnOnce(&mut Sample)) -> Sample {
@@ -152,5 +177,19 @@ mod tests {
             let session = Session { pending, idle_seconds, ..session("0-1-1", 1, 1) };
             assert_eq!(is_stalled(&session), stalled);
         }
+    }
+
+    #[test]
+    fn listeners_whose_clients_share_connections_have_what_came_of_their_requests_since_the_sample_before() {
+        let multiplexed = |sample: &mut Sample, shared: f64| {
+            sample.status.listeners[1].shared_connections = Some(1);
+            let requests = Requests { shared, own: 0.0, ..Requests::default() };
+            sample.counters.requests.insert("internal".to_owned(), requests);
+        };
+        let first = Picture::of(at(1_000, |sample| multiplexed(sample, 50.0)), None);
+        assert_eq!(first.sharing, [Sharing::default()]);
+        let second = Picture::of(at(3_000, |sample| multiplexed(sample, 90.0)), Some(&first));
+        assert_eq!(second.sharing[0].shared_rate, Some(20.0));
+        assert_eq!(second.multiplexed().map(|listener| &*listener.name).collect::<Vec<_>>(), ["internal"]);
     }
 }

@@ -4,6 +4,7 @@ use super::columns::{Cell, Column, Fitted, Tone};
 use super::figures;
 use super::model::{Pace, Picture, is_stalled};
 use super::screen::{Pane, Screen};
+use super::sharing::Sharing;
 use crate::control::admin::api::{Backend, Listener, Server, Session, Shard};
 
 /// Where the bar of a shard stands among the columns.
@@ -27,6 +28,16 @@ const LISTENERS: &[Column] = &[
     Column::text("BACKEND", 14, 3),
     Column::text("STATE", 10, 0),
     Column::number("SESSIONS", 10, 1),
+];
+
+const MULTIPLEXED: &[Column] = &[
+    Column::text("MULTIPLEXED", 14, 0).growing(),
+    Column::number("SHARED", 7, 3),
+    Column::number("OWN", 7, 2),
+    Column::number("SHARED/s", 9, 0),
+    Column::number("SHARE", 6, 1),
+    Column::number("BATCH", 7, 5),
+    Column::number("LATENCY", 9, 4),
 ];
 
 const SERVERS: &[Column] = &[
@@ -57,6 +68,7 @@ impl Pane {
         match self {
             Self::Shards => SHARDS,
             Self::Listeners => LISTENERS,
+            Self::Multiplexed => MULTIPLEXED,
             Self::Servers => SERVERS,
             Self::Sessions => SESSIONS,
         }
@@ -69,6 +81,7 @@ pub(super) fn count(pane: Pane, picture: &Picture, screen: &Screen) -> usize {
     match pane {
         Pane::Shards => status.shards.len(),
         Pane::Listeners => status.listeners.len(),
+        Pane::Multiplexed => picture.sharing.len(),
         Pane::Servers => status.backends.iter().map(|backend| backend.servers.len()).sum(),
         Pane::Sessions => screen.sessions(picture).len(),
     }
@@ -89,6 +102,10 @@ pub(super) fn rows(
             status.shards.iter().skip(from).take(rows_max).map(|of| shard(of, bar_width)).collect()
         }
         Pane::Listeners => status.listeners.iter().skip(from).take(rows_max).map(listener).collect(),
+        Pane::Multiplexed => {
+            let multiplexed = picture.multiplexed().zip(&picture.sharing);
+            multiplexed.skip(from).take(rows_max).map(|(of, sharing)| shared(of, sharing)).collect()
+        }
         Pane::Servers => {
             let servers = status.backends.iter().flat_map(|of| of.servers.iter().map(move |server| (of, server)));
             servers.skip(from).take(rows_max).map(|(of, each)| server(of, each)).collect()
@@ -133,6 +150,20 @@ fn listener(of: &Listener) -> Vec<Cell> {
         Cell::plain(&of.backend),
         Cell::toned(&of.state, tone),
         Cell::plain(of.connections),
+    ]
+}
+
+fn shared(of: &Listener, sharing: &Sharing) -> Vec<Cell> {
+    let number = |number: Option<u64>| Cell::plain(number.unwrap_or_default());
+    let or_none = |number: Option<f64>, shown: fn(f64) -> String| Cell::plain(number.map_or("-".to_owned(), shown));
+    vec![
+        Cell::plain(&of.name),
+        number(of.shared_connections),
+        number(of.own_connections),
+        or_none(sharing.shared_rate, figures::rate),
+        or_none(sharing.share, |share| format!("{:.0} %", share * 100.0)),
+        or_none(sharing.batch, figures::rate),
+        or_none(sharing.duration, figures::short_time),
     ]
 }
 

@@ -13,17 +13,25 @@ use crate::time::Time;
 pub(super) enum Pane {
     Shards,
     Listeners,
+    /// Listeners whose clients share connections, where there are any.
+    Multiplexed,
     Servers,
     Sessions,
 }
 
 impl Pane {
-    /// From top to bottom.
-    pub(super) const ALL: [Self; 4] = [Self::Shards, Self::Listeners, Self::Servers, Self::Sessions];
+    /// All that there may be, from top to bottom.
+    const ALL: [Self; 5] = [Self::Shards, Self::Listeners, Self::Multiplexed, Self::Servers, Self::Sessions];
 
     /// Its place in [`Self::ALL`].
-    pub(super) const fn index(self) -> usize {
+    const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Those that there are, from top to bottom.
+    pub(super) fn shown(picture: Option<&Picture>) -> Vec<Self> {
+        let is_multiplexed = picture.is_some_and(|picture| !picture.sharing.is_empty());
+        Self::ALL.into_iter().filter(|&pane| pane != Self::Multiplexed || is_multiplexed).collect()
     }
 }
 
@@ -107,7 +115,7 @@ pub(super) struct Notice {
 pub(super) struct Screen {
     pub(super) pane: Pane,
     /// The name of the marked row of each pane.
-    marked: [Option<String>; 4],
+    marked: [Option<String>; Pane::ALL.len()],
     pub(super) order: Order,
     /// A part of a client's address or of a listener's name; empty for all.
     pub(super) filter: String,
@@ -122,7 +130,7 @@ impl Screen {
     pub(super) fn new() -> Self {
         Self {
             pane: Pane::Sessions,
-            marked: [const { None }; 4],
+            marked: [const { None }; Pane::ALL.len()],
             order: Order::Pace,
             filter: String::new(),
             mode: Mode::Watching,
@@ -165,6 +173,7 @@ impl Screen {
         match pane {
             Pane::Shards => status.shards.iter().map(|shard| shard.shard.to_string()).collect(),
             Pane::Listeners => status.listeners.iter().map(|listener| listener.name.clone()).collect(),
+            Pane::Multiplexed => picture.multiplexed().map(|listener| listener.name.clone()).collect(),
             Pane::Servers => {
                 let servers = status.backends.iter().flat_map(|backend| {
                     backend.servers.iter().map(move |server| format!("{} {}", backend.name, server.address))
@@ -197,12 +206,15 @@ impl Screen {
 
     /// Marks nothing.
     pub(super) fn unmark(&mut self) {
-        self.marked = [const { None }; 4];
+        self.marked = [const { None }; Pane::ALL.len()];
     }
 
-    /// Goes to the pane so many places further down.
-    pub(super) fn turn(&mut self, by: usize) {
-        self.pane = Pane::ALL[(self.pane.index() + by) % Pane::ALL.len()];
+    /// Goes to the next pane, or to the one before.
+    pub(super) fn turn(&mut self, forward: bool, picture: Option<&Picture>) {
+        let shown = Pane::shown(picture);
+        let by = if forward { 1 } else { shown.len() - 1 };
+        let place = shown.iter().position(|&pane| pane == self.pane).unwrap_or_default();
+        self.pane = shown[(place + by) % shown.len()];
     }
 }
 

@@ -43,8 +43,9 @@ const HELP: &[&str] = &[
     "",
     "x, d and e need admin.allow_changes = true in ringwall's configuration.",
     "IN is from clients and servers, OUT to them, as on the wire. A stalled session",
-    "has held bytes for 5 s or more that nobody takes. Requests are not counted:",
-    "ringwall parses no command.",
+    "has held bytes for 5 s or more that nobody takes. Where clients share",
+    "connections, SHARED/s are requests over these and SHARE is their part of all,",
+    "BATCH is how many leave together, and LATENCY how long an answer takes.",
 ];
 
 /// All that a frame depends on.
@@ -157,14 +158,15 @@ impl Scene<'_> {
             let title = 1 + usize::from(self.screen.pane == Pane::Sessions);
             return vec![(self.screen.pane, lines.saturating_sub(title), 0)];
         }
-        let others = [Pane::Shards, Pane::Listeners, Pane::Servers];
-        let wanted = others.map(|pane| panes::count(pane, picture, self.screen));
+        let mut others = Pane::shown(Some(picture));
+        others.retain(|&pane| pane != Pane::Sessions);
+        let wanted: Vec<_> = others.iter().map(|&pane| panes::count(pane, picture, self.screen)).collect();
         // Titles of the others, and the two lines over the sessions.
         let titles = others.len() + 2;
         let room = lines.saturating_sub(titles + SESSIONS_MIN);
-        let mut given = [0; 3];
+        let mut given = vec![0; others.len()];
         for _ in 0..room {
-            let next = (0..3).filter(|&index| given[index] < wanted[index]).min_by_key(|&index| given[index]);
+            let next = (0..given.len()).filter(|&index| given[index] < wanted[index]).min_by_key(|&index| given[index]);
             let Some(next) = next else { break };
             given[next] += 1;
         }

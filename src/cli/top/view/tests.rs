@@ -8,8 +8,9 @@ use ratatui_core::terminal::Terminal;
 
 use super::*;
 use crate::cli::top::change::Change;
-use crate::cli::top::examples::{picture, session};
+use crate::cli::top::examples::{multiplexed, picture, session};
 use crate::cli::top::screen::Notice;
+use crate::cli::top::sharing::Sharing;
 use crate::control::admin::api::Shard;
 
 fn frame_of(screen: &Screen, picture: Option<&Picture>, (width, height): (u16, u16), colours: bool) -> Buffer {
@@ -71,6 +72,38 @@ q quit  ? help  Tab pane  / filter  s sort  x close  d drain  e enable
 }
 
 #[test]
+fn listeners_whose_clients_share_connections_have_a_pane_of_their_own() {
+    let mut picture = multiplexed();
+    let screen = Screen::new();
+    let frame = shown(&screen, Some(&picture), (80, 24));
+    assert_eq!(
+        frame.lines().skip(2).take(17).collect::<Vec<_>>().join("\n"),
+        "\
+Clients  in  1.2 MiB/s  out 34.1 MiB/s   Servers  in 33.9 MiB/s  out  1.1 MiB/s
+
+  SHARD       BUSY                                SESSIONS   PENDING  HANDSHAKES
+  0           [|||||||||||||||||||||||| ]  95 %          2         1           0
+  1           [|||||||                  ]  25 %          1         0           3
+  LISTENER          ADDRESS                 BACKEND        STATE        SESSIONS
+  public            10.0.1.1:6380           cache          open                2
+  internal          10.0.1.1:6381           cache          open                1
+  MULTIPLEXED                  SHARED     OWN  SHARED/s  SHARE   BATCH   LATENCY
+  internal                          2      11     48210   99 %    14.3    412 us
+  BACKEND        SERVER                          ROLE     STATE      CONNECTIONS
+  cache          a1                              primary  up                   3
+  cache          b2                              replica  down                 0
+3 sessions   1 stalled in all   stalled, then busiest first
+> CLIENT                  LISTENER       STATE        AGE IDLE     IN/s    OUT/s
+  10.0.3.9:40002          internal       stalled       2h  42s      0 B      0 B
+  192.168.100.100:40001   public         relaying     75s   0s    512 B 34.1 MiB"
+    );
+    picture.sharing[0] = Sharing::default();
+    let frame = shown(&screen, Some(&picture), (80, 24));
+    let words: Vec<_> = line(&frame, 11).split_whitespace().collect();
+    assert_eq!(words, ["internal", "2", "11", "-", "-", "-", "-"]);
+}
+
+#[test]
 fn a_wide_terminal_says_more_of_sessions_and_servers() {
     let frame = shown(&Screen::new(), Some(&picture()), (140, 24));
     let server = frame.lines().find(|line| line.contains(" b2 ")).unwrap();
@@ -129,7 +162,8 @@ Clients  in  1.2 MiB/s  out 34
 q quit  ? help  Tab pane
 ";
     assert_eq!(shown(&screen, Some(&picture()), (30, 11)), sessions);
-    screen.turn(2);
+    screen.turn(false, Some(&picture()));
+    screen.turn(false, Some(&picture()));
     let listeners = shown(&screen, Some(&picture()), (60, 8));
     assert_eq!(
         line(&listeners, 4).split_whitespace().collect::<Vec<_>>(),
@@ -157,7 +191,7 @@ fn many_shards_leave_room_for_sessions_and_scroll_to_the_mark() {
     let shard = |shard| Shard { shard, connections: 0, pending: 0, handshakes: 0, busy: 0.0 };
     picture.sample.status.shards = (0..64).map(shard).collect();
     let mut screen = Screen::new();
-    screen.turn(1);
+    screen.turn(true, Some(&picture));
     let frame = shown(&screen, Some(&picture), (80, 24));
     assert!(line(&frame, 4).starts_with("> SHARD 5/64  BUSY "), "{frame}");
     assert!(line(&frame, 5).starts_with("  0  ") && line(&frame, 9).starts_with("  4  "), "{frame}");
