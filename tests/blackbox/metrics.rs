@@ -379,7 +379,11 @@ fn what_a_shard_counted_before_it_fell_asleep_is_there() {
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let is_ours = |word: &&str| word.starts_with("ringwall_") || word.starts_with("process_");
-    words.filter(is_ours).map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
+    let family = |word: &str| {
+        let suffixes = ["_bucket", "_count", "_sum"];
+        suffixes.iter().find_map(|suffix| word.strip_suffix(suffix)).unwrap_or(word).to_owned()
+    };
+    words.filter(is_ours).map(family).collect()
 }
 
 #[test]
