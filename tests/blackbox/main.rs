@@ -54,6 +54,7 @@ mod replication;
 mod rights;
 mod sentinels;
 mod server_features;
+mod shared_requests;
 mod storms;
 mod takeover;
 mod tls_servers;
