@@ -320,6 +320,28 @@ fn nothing_is_queued_into_a_transaction_whose_end_was_refused() {
     assert_eq!(world.ask(0, "DISCARD\r\nGET a\r\n"), "+OK\r\n$1\r\n3\r\n");
 }
 
+#[test]
+fn of_transactions_in_a_row_the_first_whose_end_is_refused_is_the_last_to_be_answered() {
+    let mut world = world();
+    world.server.forbidden.push(("default".to_owned(), "EXEC".to_owned()));
+    world.say(0, b"MULTI\r\nINCR b\r\nEXEC\r\nMULTI\r\nINCR b\r\nEXEC\r\n");
+    world.settle();
+    let refused = "+OK\r\n+QUEUED\r\n-NOPERM this user has no permissions to run the 'EXEC' command\r\n";
+    let left = "-ERR the connection was left in a transaction; whether the command ran is unknown\r\n";
+    assert_eq!(world.take(0), format!("{refused}{left}{left}{left}"));
+    assert_eq!(world.ask(0, "INCR b\r\n"), ":1\r\n");
+}
+
+#[test]
+fn a_transaction_and_what_follows_in_one_piece_are_answered_each() {
+    let mut world = world();
+    world.say(0, b"GET b\r\nMULTI\r\nINCR b\r\nEXEC\r\nMULTI\r\nINCR b\r\nEXEC\r\nGET b\r\nGET b\r\n");
+    world.settle();
+    let transaction = |count| format!("+OK\r\n+QUEUED\r\n*1\r\n:{count}\r\n");
+    let expected = format!("$-1\r\n{}{}$1\r\n2\r\n$1\r\n2\r\n", transaction(1), transaction(2));
+    assert_eq!(world.take(0), expected);
+}
+
 /// Clients come at any time, and at one moment the default user gets a password.
 #[test]
 fn nothing_runs_of_who_came_after_the_password_and_those_who_were_served_before_are_served_on() {
