@@ -80,7 +80,7 @@ fn check(file: &ConfigFile) -> Result<(), Failure> {
     let (config, _) = load(file)?;
     LogFilter::from_environment().map_err(Failure::of)?;
     // It may be checked on another machine than the one that it is for, and before the servers are there.
-    for warning in config.warnings.iter().chain(&config.to_be_probed).chain(&config.absent_sockets()) {
+    for warning in config.warnings.iter().chain(&config.to_be_probed).chain(&config.warnings_for_check()) {
         complain(&format!("ringwall: warning: {warning}\n"));
     }
     if let Err(error) = server::check_sources(&config) {

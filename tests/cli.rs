@@ -30,6 +30,11 @@ shutdown_timeout = "1s"
 shards = 2
 "#;
 
+/// What `check` has nothing to say about: a port that clients know, and servers at no unix socket, which may not be there.
+fn checked_config() -> String {
+    CONFIG.replace("127.0.0.1:0", "127.0.0.1:6380").replace("unix:/run/valkey.sock", "127.0.0.1:6378")
+}
+
 /// A folder with `ringwall.toml` and the files it names.
 fn folder_with(config: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -86,7 +91,7 @@ fn wrong_arguments_are_exit_code_2_and_say_how_it_goes() {
 
 #[test]
 fn a_valid_configuration_is_told_what_it_means() {
-    let folder = folder_with(CONFIG);
+    let folder = folder_with(&checked_config());
     let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
     let core = printed.output.split_once("cores               ").unwrap().1.split_once('\n').unwrap().0.to_owned();
     assert_eq!(
@@ -94,7 +99,7 @@ fn a_valid_configuration_is_told_what_it_means() {
         "\
 ringwall.toml: valid
 listener public
-  bind                127.0.0.1:0
+  bind                127.0.0.1:6380
   backend             valkey
   max_connections     100
   certificate         server.crt
@@ -114,7 +119,7 @@ listener public
   client_auth         none
 backend valkey
   server              127.0.0.1:6379
-  server              unix:/run/valkey.sock
+  server              127.0.0.1:6378
   balance             roundrobin
   retries             every other server
   tls                 none: servers are spoken to in plain text
@@ -191,16 +196,16 @@ fn what_is_said_of_servers_is_shown() {
 #[test]
 fn either_side_is_told_what_it_speaks() {
     let listener = "tls = { certificate = \"server.crt\", private_key = \"server.key\" }";
-    let servers = "servers = [\"127.0.0.1:6379\", \"unix:/run/valkey.sock\"]";
+    let servers = "servers = [\"127.0.0.1:6379\", \"127.0.0.1:6378\"]";
     let tls = "tls = { ca = \"server.crt\", server_name = \"cache.example\", certificate = \"server.crt\", \
                private_key = \"server.key\", cipher_suites = [\"TLS_AES_128_GCM_SHA256\"], min_version = \"1.3\", \
                require_pq = true }";
-    let config = CONFIG.replace(listener, "plain = true").replace(servers, &format!("{servers}\n{tls}"));
+    let config = checked_config().replace(listener, "plain = true").replace(servers, &format!("{servers}\n{tls}"));
     let printed = printed(&mut ringwall(folder_with(&config).path(), &["check", "--config", "ringwall.toml"]));
     for block in [
         "  max_connections     100\n  tls                 none: clients speak plain text\nbackend valkey\n",
         "  server              127.0.0.1:6379\n  server_name         cache.example\n  \
-         server              unix:/run/valkey.sock\n  server_name         cache.example\n  \
+         server              127.0.0.1:6378\n  server_name         cache.example\n  \
          balance             roundrobin\n  retries             every other server\n  \
          verify              full\n  ca                  server.crt\n  certificate         server.crt\n  \
          private key         server.key\n  tls versions        1.3\n  cipher suite        TLS_AES_128_GCM_SHA256\n  \
@@ -247,7 +252,7 @@ fn the_certificate_that_the_readme_makes_is_taken_without_a_word() {
     let readme = include_str!("../README.md");
     let (_, command) = readme.split_once("```sh\nopenssl req ").expect("it has the command");
     let (command, _) = command.split_once("```").expect("it ends");
-    let folder = folder_with(CONFIG);
+    let folder = folder_with(&checked_config());
     for file in ["server.crt", "server.key"] {
         std::fs::remove_file(folder.path().join(file)).expect("it is there");
     }
@@ -260,7 +265,8 @@ fn the_certificate_that_the_readme_makes_is_taken_without_a_word() {
 
 #[test]
 fn warnings_of_a_valid_configuration_are_shown() {
-    let folder = folder_with(&format!("{CONFIG}\n[[backend]]\nname = \"spare\"\nservers = [\"unix:/s\"]\n"));
+    let folder =
+        folder_with(&format!("{}\n[[backend]]\nname = \"spare\"\nservers = [\"127.0.0.1:6377\"]\n", checked_config()));
     let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
     assert_eq!(
         (printed.code, &*printed.errors),
@@ -269,13 +275,34 @@ fn warnings_of_a_valid_configuration_are_shown() {
 }
 
 #[test]
+fn a_port_that_the_kernel_chooses_and_a_socket_that_is_not_there_are_warnings_of_check() {
+    let folder = folder_with(&CONFIG.replace("/run/valkey.sock", "/nowhere/valkey.sock"));
+    let printed = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
+    assert!(printed.output.contains("\n  server              unix:/nowhere/valkey.sock\n"), "{}", printed.output);
+    let lines: Vec<_> = printed.errors.lines().collect();
+    let [port, socket] = lines[..] else { panic!("{}", printed.errors) };
+    let starts = "ringwall: warning: ringwall.toml:3: listener.bind: \"127.0.0.1:0\" has port 0: ";
+    assert!(port.starts_with(starts), "{port}");
+    let starts = "\"unix:/nowhere/valkey.sock\" cannot be reached at the moment: No such file or directory";
+    assert!(socket.contains(starts), "{socket}");
+    // A program that starts says neither.
+    let serving = Serving::start(&mut ringwall(folder.path(), &["run", "--config", "ringwall.toml"]));
+    serving.signal(Signal::TERM);
+    let (status, lines) = serving.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(lines.iter().all(|line| !line.contains("has port 0") && !line.contains("cannot be reached")), "{lines:?}");
+}
+
+#[test]
 fn source_addresses_of_another_machine_are_a_warning_and_run_refuses_them() {
     // Of the addresses for documentation (RFC 5737): no machine has it.
-    let folder = folder_with(&CONFIG.replace("sock\"]", "sock\"]\nsource_addresses = [\"192.0.2.1\"]"));
+    let with_sources = |config: &str| folder_with(&config.replace("\"]", "\"]\nsource_addresses = [\"192.0.2.1\"]"));
     let problem = "backend \"valkey\": cannot connect from 192.0.2.1 of source_addresses: Cannot assign requested address \
                    (os error 99); no interface of this machine has that address\n";
+    let folder = with_sources(&checked_config());
     let checked = printed(&mut ringwall(folder.path(), &["check", "--config", "ringwall.toml"]));
     assert_eq!((checked.code, checked.errors), (Some(0), format!("ringwall: warning: {problem}")));
+    let folder = with_sources(CONFIG);
     let run = printed(&mut ringwall(folder.path(), &["run", "--config", "ringwall.toml"]));
     assert_eq!((run.code, run.errors), (Some(1), format!("ringwall: {problem}")));
 }
@@ -333,7 +360,7 @@ fn an_address_in_use_is_exit_code_1_and_names_the_listener() {
 
 #[test]
 fn a_check_whose_result_cannot_be_written_is_exit_code_1() {
-    let folder = folder_with(CONFIG);
+    let folder = folder_with(&checked_config());
     let mut check = ringwall(folder.path(), &["check", "--config", "ringwall.toml"]);
     let output = check.stdout(File::create("/dev/full").unwrap()).output().unwrap();
     assert_eq!(

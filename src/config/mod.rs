@@ -293,11 +293,11 @@ impl Config {
         Err(ConfigError::of_file(self.source.file(), format!("log.key_log: {problem}: {meaning}")))
     }
 
-    /// Servers at unix sockets that are not there at the moment, each one line that names file and line. They may come later,
-    /// or be on another machine.
+    /// Warnings that only `check` gives, since they are no news to a program that starts: ports that the kernel chooses,
+    /// and unix sockets of servers that are not there at the moment. They may come later, or be on another machine.
     #[must_use]
-    pub fn absent_sockets(&self) -> Vec<String> {
-        warnings::absent_sockets(&self.source, &self.written(), self)
+    pub fn warnings_for_check(&self) -> Vec<String> {
+        warnings::for_check(&self.source, &self.written(), self)
     }
 
     /// The most bytes that one session may hold, on the listener where that is most.

@@ -31,7 +31,6 @@ pub(super) fn of(source: &Source, raw: &RawConfig, config: &Config) -> Vec<Strin
     let mut warnings = Vec::new();
     for (raw, listener) in raw.listener.iter().zip(&config.listeners) {
         let section = Section { source, name: "listener" };
-        warnings.extend(any_port(section, raw.get_ref(), listener));
         warnings.extend(nobody_let_in(section, raw.get_ref(), listener));
         warnings.extend(rates_never_reached(section, raw.get_ref()));
         warnings.extend(more_shared_than_allowed(section, raw.get_ref(), listener, config));
@@ -48,14 +47,6 @@ pub(super) fn of(source: &Source, raw: &RawConfig, config: &Config) -> Vec<Strin
     }
     warnings.extend(shared_cores(source, &raw.runtime, &config.runtime));
     warnings.iter().map(ToString::to_string).collect()
-}
-
-/// A port that nobody knows before the start.
-fn any_port(section: Section<'_>, raw: &RawListener, listener: &Listener) -> Option<ConfigError> {
-    let value = raw.bind.as_ref().filter(|_| listener.bind.port() == 0)?;
-    let problem = "has port 0: the kernel chooses another port at each start, which the log and `ringwall ctl status` tell; \
-                   write the port that clients connect to, such as 6380";
-    Some(section.error("bind", value, problem))
 }
 
 fn nobody_let_in(section: Section<'_>, raw: &RawListener, listener: &Listener) -> Option<ConfigError> {
@@ -220,8 +211,25 @@ fn in_one_form(address: Address) -> Address {
     }
 }
 
+/// What is worth a word to whoever checks a file, and normal in a program that starts: it logs the ports that it got, and
+/// servers may start after it.
+pub(super) fn for_check(source: &Source, raw: &RawConfig, config: &Config) -> Vec<String> {
+    let section = Section { source, name: "listener" };
+    let listeners = raw.listener.iter().zip(&config.listeners);
+    let ports = listeners.filter_map(|(raw, listener)| any_port(section, raw.get_ref(), listener));
+    ports.chain(absent_sockets(source, raw, config)).map(|warning| warning.to_string()).collect()
+}
+
+/// A port that nobody knows before the start.
+fn any_port(section: Section<'_>, raw: &RawListener, listener: &Listener) -> Option<ConfigError> {
+    let value = raw.bind.as_ref().filter(|_| listener.bind.port() == 0)?;
+    let problem = "has port 0: the kernel chooses another port at each start, which the log and `ringwall ctl status` tell; \
+                   write the port that clients connect to, such as 6380";
+    Some(section.error("bind", value, problem))
+}
+
 /// Servers at unix sockets that are not there; whether they are is no matter of the file, and may change any time.
-pub(super) fn absent_sockets(source: &Source, raw: &RawConfig, config: &Config) -> Vec<String> {
+fn absent_sockets(source: &Source, raw: &RawConfig, config: &Config) -> Vec<ConfigError> {
     let (section, mut warnings) = (Section { source, name: TABLE }, Vec::new());
     for (raw, backend) in raw.backend.iter().zip(&config.backends) {
         let Some(value) = &raw.get_ref().servers else { continue };
@@ -231,7 +239,7 @@ pub(super) fn absent_sockets(source: &Source, raw: &RawConfig, config: &Config) 
                 Address::Tcp(_) => None,
             });
             if let (Some(place), Some(problem)) = (place, paths.find_map(|path| absence(&path))) {
-                warnings.push(section.error("address", place, &problem).to_string());
+                warnings.push(section.error("address", place, &problem));
             }
         }
     }
