@@ -1,7 +1,7 @@
 //! The real program at its command line: what it prints, and its exit codes.
 
 use std::fs::{File, Permissions};
-use std::io::{self, BufRead, BufReader, Lines};
+use std::io::{self, BufRead, BufReader, Lines, Read};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -382,10 +382,10 @@ fn a_log_that_has_reached_the_limit_of_a_file_s_size_does_not_end_the_program() 
     let manager = UnixDatagram::bind(&socket).unwrap();
     let log = File::create(folder.path().join("log")).unwrap();
     let mut command = ringwall_under("-f 0", folder.path());
-    let mut program = command.env("NOTIFY_SOCKET", &socket).stderr(log).spawn().unwrap();
+    let mut program = Spawned::by(command.env("NOTIFY_SOCKET", &socket).stderr(log));
     manager.recv(&mut [0; 256]).unwrap();
-    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
-    assert_eq!(program.wait().unwrap().code(), Some(0));
+    kill_process(Pid::from_child(&program.0), Signal::TERM).unwrap();
+    assert_eq!(program.0.wait().unwrap().code(), Some(0));
     assert_eq!(std::fs::read(folder.path().join("log")).unwrap(), b"");
 }
 
@@ -400,17 +400,34 @@ fn a_thread_that_cannot_be_started_is_named_with_the_limits_to_raise() {
     );
 }
 
+/// A program that a test which fails does not leave behind.
+struct Spawned(Child);
+
+impl Spawned {
+    fn by(command: &mut Command) -> Self {
+        Self(command.spawn().expect("the program starts"))
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // To one that has been waited for this does nothing.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// The program while it serves.
 struct Serving {
-    program: Child,
+    program: Spawned,
     log: Lines<BufReader<ChildStderr>>,
 }
 
 impl Serving {
     /// Starts it and waits for its first line.
     fn start(command: &mut Command) -> Self {
-        let mut program = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-        let log = BufReader::new(program.stderr.take().expect("its standard error is a pipe")).lines();
+        let mut program = Spawned::by(command.stderr(Stdio::piped()));
+        let log = BufReader::new(program.0.stderr.take().expect("its standard error is a pipe")).lines();
         let mut serving = Self { program, log };
         let started = serving.line();
         assert!(started.contains(" started version=0.1.0 "), "{started}");
@@ -422,13 +439,13 @@ impl Serving {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.program), signal).expect("it lives");
+        kill_process(Pid::from_child(&self.program.0), signal).expect("it lives");
     }
 
     /// Waits for its end; gives the rest of its log.
     fn end(mut self) -> (ExitStatus, Vec<String>) {
         let lines = self.log.by_ref().map(|line| line.expect("a line of text")).collect();
-        (self.program.wait().expect("it ends"), lines)
+        (self.program.0.wait().expect("it ends"), lines)
     }
 }
 
@@ -457,7 +474,7 @@ fn ringwall_under(limit: &str, folder: &Path) -> Command {
 fn the_limit_of_open_files_is_raised_as_far_as_connections_need_it() {
     let folder = folder_with(CONFIG);
     let serving = Serving::start(&mut ringwall_under("-Sn 64", folder.path()));
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.program.id())).unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.program.0.id())).unwrap();
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
     assert_eq!(soft, Some("337"));
     serving.signal(Signal::TERM);
@@ -498,21 +515,22 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
 fn the_log_can_be_json_and_silenced_by_the_environment() {
     let folder = folder_with(&format!("{CONFIG}\n[log]\nformat = \"json\"\n"));
     let mut command = ringwall(folder.path(), &["run", "--config", "ringwall.toml"]);
-    let mut program = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
+    let mut program = Spawned::by(command.stderr(Stdio::piped()));
+    let mut log = BufReader::new(program.0.stderr.take().unwrap()).lines();
     let line = log.next().unwrap().unwrap();
     assert!(line.starts_with("{\"timestamp\":\"") && line.contains("\"message\":\"started\""), "{line}");
-    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
-    assert_eq!(program.wait().unwrap().code(), Some(0));
+    kill_process(Pid::from_child(&program.0), Signal::TERM).unwrap();
+    assert_eq!(program.0.wait().unwrap().code(), Some(0));
 
     // Nothing tells when a silent program serves, but a service manager.
     let socket = folder.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     let mut command = ringwall(folder.path(), &["run", "--config", "ringwall.toml"]);
     command.env("RINGWALL_LOG", "off").env("NOTIFY_SOCKET", &socket).stderr(Stdio::piped());
-    let program = command.spawn().unwrap();
+    let mut program = Spawned::by(&mut command);
     manager.recv(&mut [0; 256]).unwrap();
-    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
-    let output = program.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    kill_process(Pid::from_child(&program.0), Signal::TERM).unwrap();
+    let mut errors = Vec::new();
+    program.0.stderr.take().unwrap().read_to_end(&mut errors).unwrap();
+    assert_eq!((program.0.wait().unwrap().code(), errors.len()), (Some(0), 0));
 }

@@ -93,13 +93,13 @@ impl Patient {
     }
 
     /// A ringwall with this configuration, once it serves.
-    fn run(&self) -> Child {
+    fn run(&self) -> Serving {
         let manager = UnixDatagram::bind(self.folder.path().join("notify")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwall"));
         command.current_dir(self.folder.path()).args(["run", "--config", "ringwall.toml"]);
-        let program = command.env("NOTIFY_SOCKET", "notify").stderr(Stdio::null()).spawn().unwrap();
+        let serving = Serving(command.env("NOTIFY_SOCKET", "notify").stderr(Stdio::null()).spawn().unwrap());
         manager.recv(&mut [0; 256]).unwrap();
-        program
+        serving
     }
 
     /// The finding about this, out of the JSON.
@@ -111,6 +111,16 @@ impl Patient {
             findings.iter().find(|finding| finding["what"] == what).unwrap_or_else(|| panic!("{}", screen.text));
         let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
         (text("verdict"), text("found"), text("remedy"))
+    }
+}
+
+/// The program at work, which a test that fails does not leave behind.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 
@@ -430,10 +440,9 @@ fn a_ringwall_that_serves_is_told_from_one_that_does_not() {
     let Screen { code, text } = patient.examine(&live);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(&format!("  FAIL public                 {address}: Connection refused")), "{text}");
-    let mut program = patient.run();
+    let serving = patient.run();
     let Screen { code, text } = patient.examine(&live);
-    program.kill().unwrap();
-    program.wait().unwrap();
+    drop(serving);
     let expected = format!("listeners\n  ok   public                 {address} serves\n\nNothing needs attention.\n");
     assert_eq!((code, text), (Some(0), expected));
 }
@@ -455,10 +464,9 @@ fn beside_a_ringwall_that_runs_its_ports_and_its_socket_are_its_own() {
     };
     let ok = |found: &str| ("ok".to_owned(), found.to_owned());
     assert_eq!((found("public"), found("administrators")), (ok("ADDRESS is free"), ok("unix:SOCKET is free")));
-    let mut program = patient.run();
+    let serving = patient.run();
     let beside = (found("public"), found("administrators"));
-    program.kill().unwrap();
-    program.wait().unwrap();
+    drop(serving);
     let served = ok("ADDRESS is served by the ringwall that runs");
     assert_eq!(beside, (served, ok("unix:SOCKET answers: a ringwall runs")));
 }

@@ -69,10 +69,11 @@ impl Serving {
         command.current_dir(folder.path()).args(["run", "--config", "ringwall.toml"]).args(arguments);
         command.env("NOTIFY_SOCKET", path("notify")).env_remove("RINGWALL_LOG");
         let program = command.stderr(Stdio::null()).spawn().unwrap();
+        let serving = Self { program, _folder: folder };
         let mut message = [0; 256];
         let length = manager.recv(&mut message).unwrap();
         assert!(message[..length].starts_with(b"READY=1\n"));
-        Self { program, _folder: folder }
+        serving
     }
 
     fn proc(&self, name: &str) -> String {
