@@ -192,11 +192,12 @@ fn no_more_requests_are_under_way_than_the_configuration_says() {
     for _ in 0..100 {
         assert_eq!(client.reply(), b"+PONG\r\n");
     }
-    let writes = ringwall.admin().metrics().value("ringwall_multiplex_batch_requests_count");
+    let writes = ringwall.admin().metrics().sum("ringwall_multiplex_batch_requests_count");
     assert!(writes >= 50.0, "{writes} writes");
 
     let ringwall = before(&server, "connection_requests_max = 4");
-    let shared = |metrics: &Metrics| metrics.value("ringwall_multiplex_requests_total{connection=\"shared\"}");
+    let name = "ringwall_multiplex_requests_total{listener=\"public\",connection=\"shared\"}";
+    let shared = |metrics: &Metrics| metrics.value(name);
     let mut clients: Vec<_> = (0..10).map(|_| served(&ringwall)).collect();
     server.process.signal(Signal::STOP);
     for client in &mut clients {
