@@ -76,7 +76,7 @@ fn keys_of_tls_are_taken_and_a_file_that_is_refused_is_not_looked_at_again() {
         line.contains("ERROR reload failed: what was in use stays cause=SIGHUP error=ringwall.toml: limits.max_connections \
                        cannot grow beyond 100 without a restart, since tables are made for as many at the start, and the file \
                        says 101; send SIGUSR2, by which a new process takes over without closing a listener, or restart \
-                       reloads_failed=1"),
+                       refused=limits.max_connections reloads_failed=1"),
         "{line}"
     );
     // The file that was refused is not looked at when a certificate changes.
