@@ -421,7 +421,7 @@ impl Multiplexer {
         let place = std::mem::replace(&mut client.place, Place::Nowhere);
         client.replies_owed = 0;
         if let Some(link) = client.stalls.take() {
-            self.go_on(link);
+            self.go_on(link, turn);
         }
         self.give_back(place, id, turn);
         self.leave_class(id, turn);

@@ -4,12 +4,12 @@
 //! request is kept: it is never said a second time.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::client::Client;
 use super::departure::Departure;
 use super::meter::{Answered, Meter};
 use super::outbox::Outbox;
+use super::patience::Patience;
 use super::route::{Command, Effect};
 use super::standing::{Script, Step};
 use super::vouching::Moment;
@@ -88,8 +88,8 @@ pub(super) struct Link {
     pub(super) waiting: VecDeque<Id>,
     /// The client that does not read what this connection has for it, so that nothing more is received.
     pub(super) stalled_by: Option<Id>,
-    /// How long it may go on not reading.
-    patience: Duration,
+    /// How long such clients may go on not reading.
+    pub(super) patience: Patience,
     /// Most bytes of a reply, or of replies not yet sent to one client, that others behind it have to put up with.
     bytes_max: usize,
     /// When its attempt to connect, or the patience with a client, is over.
@@ -174,7 +174,7 @@ impl Link {
             passed_bytes: 0,
             waiting: VecDeque::new(),
             stalled_by: None,
-            patience: options.slow_client_timeout,
+            patience: Patience::new(options.slow_client_timeout),
             bytes_max: options.bytes_max,
             deadline: Some(deadline),
             ends: false,
@@ -294,8 +294,8 @@ impl Link {
         run
     }
 
-    /// Keeps one client's large replies from becoming everybody's: who has had one gets a connection of its own, and
-    /// while one does not read what it has, nothing more is received.
+    /// Keeps one client's large replies from becoming everybody's: who has had one, or has not read what it has, gets a
+    /// connection of its own, and while one does not read what it has, nothing more is received.
     fn watch(
         &mut self,
         own_id: Id,
@@ -311,14 +311,12 @@ impl Link {
             return;
         }
         let Some(client) = clients.at_mut(id) else { return };
-        if is_bulk {
-            client.is_bulk = true;
-            client.departure = Departure::TOO_LARGE;
-        }
+        client.is_bulk = true;
+        client.departure = Departure::TOO_LARGE;
         if is_slow {
             client.stalls = Some(own_id);
             self.stalled_by = Some(id);
-            self.deadline = Some(turn.now + self.patience);
+            self.deadline = Some(self.patience.begin(turn.now));
         }
     }
 

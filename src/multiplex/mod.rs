@@ -36,6 +36,7 @@ mod family;
 mod link;
 mod meter;
 mod outbox;
+mod patience;
 mod reason;
 mod replies;
 mod requests;
@@ -96,7 +97,8 @@ pub struct Options {
     pub idle_connections_max: usize,
     /// How long an attempt to connect may take.
     pub connect_timeout: Duration,
-    /// How long others wait for a client that does not read what it has asked for.
+    /// How long others wait for clients that do not read what they have asked for: for one, or for all of them within ten
+    /// times as long.
     pub slow_client_timeout: Duration,
 }
 
@@ -330,7 +332,7 @@ impl Multiplexer {
         if weight <= self.options.bytes_max / 2
             && let Some(link) = client.stalls.take()
         {
-            self.go_on(link);
+            self.go_on(link, turn);
         }
         self.work(turn);
     }
@@ -379,8 +381,9 @@ impl Multiplexer {
     }
 
     /// Nobody holds up this connection any more.
-    fn go_on(&mut self, id: Id) {
+    fn go_on(&mut self, id: Id, turn: &Turn<'_>) {
         if let Some(link) = self.links.at_mut(id) {
+            link.patience.end(turn.now);
             (link.stalled_by, link.deadline) = (None, None);
             self.due.touch_link(id, link);
         }
@@ -389,8 +392,11 @@ impl Multiplexer {
     fn end_patience(&mut self, id: Id, turn: &mut Turn<'_>) {
         let Some(link) = self.links.at_mut(id) else { return };
         link.deadline = None;
-        match link.stalled_by.take() {
-            Some(client) => self.cut(client, Reason::SlowClient, turn),
+        match link.stalled_by {
+            Some(client) => {
+                self.cut(client, Reason::SlowClient, turn);
+                self.go_on(id, turn);
+            }
             None => self.lose(id, connections::Loss::Unreachable("the server did not answer in time"), turn),
         }
     }

@@ -347,6 +347,42 @@ fn who_does_not_read_what_others_wait_behind_is_cut_off() {
 }
 
 #[test]
+fn many_who_do_not_read_hold_up_the_others_no_longer_than_one() {
+    let mut world = world(4);
+    world.ask(3, "PING\r\n");
+    for client in 0..3 {
+        world.clients[client].blocked = true;
+        world.ask(client, "GETRANGE a 3000000\r\n");
+    }
+    world.say(3, b"PING\r\n");
+    world.settle();
+    world.wait(Duration::from_millis(999));
+    assert_eq!(world.take(3), "");
+    for _ in 0..3 {
+        world.wait(Duration::from_millis(1));
+        world.settle();
+    }
+    assert!((0..3).all(|client| world.clients[client].closed == Some(Reason::SlowClient)));
+    assert_eq!(world.take(3), "+PONG\r\n");
+}
+
+#[test]
+fn who_has_held_up_the_others_once_goes_on_over_a_connection_of_its_own() {
+    let mut world = world(2);
+    world.ask(1, "PING\r\n");
+    world.clients[0].blocked = true;
+    world.say(0, b"GETRANGE a 600000\r\nGETRANGE a 600000\r\nGETRANGE a 600000\r\n");
+    world.settle();
+    assert_eq!(world.ask(1, "PING\r\n"), "");
+    world.clients[0].blocked = false;
+    world.settle();
+    assert_eq!((world.take(1), world.dials), ("+PONG\r\n".to_owned(), 1));
+    world.take(0);
+    assert_eq!(world.ask(0, "PING\r\n"), "+PONG\r\n");
+    assert_eq!(world.dials, 2);
+}
+
+#[test]
 fn who_reads_in_time_what_others_wait_behind_goes_on() {
     let mut world = world(2);
     world.ask(1, "PING\r\n");
