@@ -1,7 +1,8 @@
 //! How long those who share a connection wait for clients that do not read.
 //!
 //! All such clients together may make the others wait no longer than one alone, and then a tenth of the time. Else
-//! many who take turns would have nobody else be served.
+//! many who take turns would have nobody else be served. Each has a moment even so: others may have used up the rest, and
+//! who reads at once must not pay for them.
 
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use crate::time::Time;
 
 /// It comes back so many times more slowly than it is used up.
 const RECOVERY: u32 = 10;
+
+/// What each client has at least is so many times less than all of it.
+const MOMENT: u32 = 20;
 
 /// One connection's.
 #[derive(Debug)]
@@ -29,7 +33,7 @@ impl Patience {
     pub(super) fn begin(&mut self, now: Time) -> Time {
         self.used = self.used.saturating_sub(now.since(self.as_of) / RECOVERY);
         (self.as_of, self.waiting_since) = (now, Some(now));
-        now + (self.most - self.used)
+        now + (self.most - self.used).max(self.most / MOMENT)
     }
 
     /// The wait is over, if there was one.
@@ -54,7 +58,7 @@ mod tests {
         assert_eq!(patience.begin(at(10_400)), at(11_000));
         patience.end(at(11_000));
         patience.end(at(11_500));
-        assert_eq!(patience.begin(at(11_000)), at(11_000));
+        assert_eq!(patience.begin(at(11_000)), at(11_050));
         patience.end(at(11_000));
         // A second later a tenth of a second is there again, after ten all of it, and never more.
         assert_eq!(patience.begin(at(12_000)), at(12_100));

@@ -347,7 +347,7 @@ fn who_does_not_read_what_others_wait_behind_is_cut_off() {
 }
 
 #[test]
-fn many_who_do_not_read_hold_up_the_others_no_longer_than_one() {
+fn many_who_do_not_read_hold_up_the_others_a_moment_longer_than_one() {
     let mut world = world(4);
     world.ask(3, "PING\r\n");
     for client in 0..3 {
@@ -358,10 +358,13 @@ fn many_who_do_not_read_hold_up_the_others_no_longer_than_one() {
     world.settle();
     world.wait(Duration::from_millis(999));
     assert_eq!(world.take(3), "");
-    for _ in 0..3 {
-        world.wait(Duration::from_millis(1));
+    for millis in [1, 50, 49] {
+        world.wait(Duration::from_millis(millis));
         world.settle();
     }
+    assert_eq!((world.clients[2].closed, world.take(3)), (None, String::new()));
+    world.wait(Duration::from_millis(1));
+    world.settle();
     assert!((0..3).all(|client| world.clients[client].closed == Some(Reason::SlowClient)));
     assert_eq!(world.take(3), "+PONG\r\n");
 }
